@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/base/signals_blocked.h"
 #include "trireme/memory/mapped_file.h"
 #include "trireme/memory/saved_tensors.h"
 #include "trireme/memory/saved_view.h"
@@ -252,10 +251,8 @@ class Store : public std::enable_shared_from_this<Store> {
 }  // namespace
 
 struct ActivationFile::Impl {
-  explicit Impl(const std::string& folder) : store(std::make_shared<Store>(folder)) {
-    const SignalsBlocked in_thread;
-    thread = std::thread([own = store] { own->work(); });
-  }
+  explicit Impl(const std::string& folder)
+      : store(std::make_shared<Store>(folder)), thread([own = store] { own->work(); }) {}
   ~Impl() {
     store->stop();
     thread.join();

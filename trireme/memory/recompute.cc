@@ -84,13 +84,7 @@ struct Rerun final : torch::CustomClassHolder {
     if (!generators) return forward(inputs);
     GeneratorStates now(devices_of(inputs));
     generators->restore();
-    variable_list outputs;
-    try {
-      outputs = forward(inputs);
-    } catch (...) {
-      now.restore();
-      throw;
-    }
+    variable_list outputs = forward(inputs);
     now.restore();
     return outputs;
   }
