@@ -48,17 +48,13 @@ void check_batch(std::int64_t batch, std::int64_t micro, int size, std::int64_t 
            "Give positive sizes.");
   }
   if (batch % micro != 0) {
-    std::int64_t below = 1, above = batch;
-    for (std::int64_t root = 1; root <= batch / root; ++root) {
-      if (batch % root != 0) continue;
-      for (const std::int64_t divisor : {root, batch / root}) {
-        if (divisor < micro) below = std::max(below, divisor);
-        if (divisor > micro) above = std::min(above, divisor);
-      }
-    }
+    std::int64_t below = micro;
+    while (batch % below != 0) --below;
+    std::int64_t above = micro;
+    while (above < batch && batch % above != 0) ++above;
     refuse("batch.micro does not divide batch.global: " + text(batch) + " = " +
                text(batch / micro) + " x " + text(micro) + " + " + text(batch % micro),
-           "The nearest that do are " + text(below) + " and " + text(above) + ".");
+           "The nearest that do are " + text(below) + " and " + text(std::min(above, batch)) + ".");
   }
   const std::int64_t first = n > 0 ? std::min(n, batch) : batch;
   const std::int64_t count = (first + micro - 1) / micro;

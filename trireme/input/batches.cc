@@ -192,11 +192,12 @@ void Batches::seek(std::int64_t position) {
 Duration Batches::time_waited() const noexcept { return impl_->waited; }
 
 std::string Batches::metadata() const {
-  return nlohmann::json{
-      {"position", impl_->position},   {"batch", impl_->options.batch},
-      {"micro", impl_->options.micro}, {"seed", impl_->options.seed},
-      {"samples", impl_->samples},     {"shuffle", impl_->options.shuffle ? 1 : 0},
-      {"every", impl_->options.every}}
+  return nlohmann::json{{"position", impl_->position},
+                        {"batch", impl_->options.batch},
+                        {"seed", impl_->options.seed},
+                        {"samples", impl_->samples},
+                        {"shuffle", impl_->options.shuffle ? 1 : 0},
+                        {"every", impl_->options.every}}
       .dump();
 }
 
@@ -209,7 +210,6 @@ void Batches::restored(const std::string& metadata) {
   same("seed", static_cast<std::int64_t>(impl_->options.seed));
   same("samples", impl_->samples);
   // Older checkpoints lack them.
-  if (saved.contains("micro")) same("micro", impl_->options.micro);
   if (saved.contains("shuffle")) same("shuffle", impl_->options.shuffle ? 1 : 0);
   if (saved.contains("every")) same("every", impl_->options.every);
   seek(saved_count(saved, "position"));

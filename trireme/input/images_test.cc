@@ -3,7 +3,6 @@
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -85,18 +84,6 @@ TEST_F(Images, WhatIsNoSetOfRecordsIsRefused) {
   wrong[3073] = 10;
   write("test.bin", wrong);
   EXPECT_THAT(refusal(folder), HasSubstr("record 1 has the label 10"));
-}
-
-TEST_F(Images, AFolderThatCannotBeReadIsNotAnEmptyOne) {
-  write("data_batch_1.bin", records(2));
-  write("test.bin", records(2));
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  const rlimit none{0, before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  const std::string what = refusal(folder);
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  EXPECT_THAT(what, HasSubstr("cannot read the folder " + folder + ": Too many open files"));
 }
 
 TEST_F(Images, AreNormalizedByChannel) {
