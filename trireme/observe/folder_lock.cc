@@ -180,9 +180,9 @@ struct FolderLock::Impl {
   bool is_abandoned(const Descriptor& found) const {
     struct stat before {};
     if (::fstat(found.get(), &before) != 0) return false;
-    info(directory + " is locked by a job that cannot be seen from this host: waiting up to " +
+    info(directory + " is locked by a job that cannot be seen from here: waiting up to " +
          std::to_string(std::chrono::ceil<std::chrono::seconds>(options.patience).count()) +
-         " s to find out whether it still runs");
+         " s to see whether that job still runs");
     const TimePoint until = steady_now() + options.patience;
     do {
       std::this_thread::sleep_for(kLook);

@@ -58,9 +58,9 @@ struct Lease {
   // Whether the object `found` stays as it is for `patience`.
   bool is_abandoned(const Object& found) const {
     observe::info(
-        place + " is locked by a job that cannot be seen from this host: waiting up to " +
+        place + " is locked by a job that cannot be seen from here: waiting up to " +
         std::to_string(std::chrono::ceil<std::chrono::seconds>(options.patience).count()) +
-        " s to find out whether it still runs");
+        " s to see whether that job still runs");
     const auto& waiter = client->waiter();
     const TimePoint until = waiter->now() + options.patience;
     while (waiter->now() < until) {
