@@ -65,8 +65,9 @@ TEST_F(S3ClientTest, ATemporaryKeyHasItsToken) {
 }
 
 TEST_F(S3ClientTest, RefusalsAreFinalAndSayWhatToDo) {
-  EXPECT_THAT(refusal([&] { service_.client("nowhere")->list(""); }),
-              AllOf(HasSubstr("NoSuchBucket"), HasSubstr("Make the bucket first")));
+  const auto no_bucket = AllOf(HasSubstr("NoSuchBucket"), HasSubstr("Make the bucket first"));
+  EXPECT_THAT(refusal([&] { service_.client("nowhere")->list(""); }), no_bucket);
+  EXPECT_THAT(refusal([&] { service_.client("nowhere")->open_uploads(""); }), no_bucket);
   EXPECT_THAT(refusal([&] { service_.client("denied")->put("x", bytes("x")); }),
               AllOf(HasSubstr("cannot write x in the bucket denied"), HasSubstr("403 AccessDenied"),
                     HasSubstr("AWS_SECRET_ACCESS_KEY")));
@@ -109,6 +110,19 @@ TEST_F(S3ClientTest, ACallThatTheServiceLacksIsNotTriedAgain) {
   EXPECT_EQ(service_.injected(), 1);
 }
 
+TEST_F(S3ClientTest, AServiceThatIgnoresRangesIsRefusedAtOnce) {
+  for (const std::size_t size : {1000, 200'000}) {
+    const std::string etag = client_->put("whole", bytes(std::string(size, 'x')));
+    service_.inject(R"([{"kind": "whole", "method": "GET", "times": 1000}])");
+    EXPECT_THAT(
+        refusal([&] { client_->get_range("whole", etag, 5, 10); }),
+        AllOf(HasSubstr("cannot read whole in the bucket models: "), HasSubstr("use another one")));
+    EXPECT_EQ(service_.injected(), 1);
+    service_.inject("[]");
+  }
+  client_->remove("whole");
+}
+
 TEST_F(S3ClientTest, LongListsComeInPages) {
   for (int i = 0; i < 8; ++i) client_->put("many/" + std::to_string(i), bytes("x"));
   service_.inject(R"([{"kind": "page", "method": "GET", "times": 3}])");
@@ -122,7 +136,7 @@ TEST_F(S3ClientTest, AListWhosePagesNeverEndIsRefused) {
   std::vector<Upload> begun;
   for (int i = 0; i < 4; ++i) begun.push_back(client_->begin_upload("many/" + std::to_string(i)));
   service_.inject(R"([{"kind": "same page", "method": "GET", "times": 1000}])");
-  const auto never_ends = HasSubstr("the storage answers the same page again");
+  const auto never_ends = HasSubstr("the storage returned the same page of the list twice");
   EXPECT_THAT(refusal([&] { client_->list("many/"); }), never_ends);
   EXPECT_THAT(refusal([&] { client_->open_uploads("many/"); }), never_ends);
   EXPECT_EQ(service_.injected(), 4);

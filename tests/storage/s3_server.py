@@ -17,6 +17,7 @@ refuses every call. Faults are posted to /_faults as a JSON list of {"method", "
   cut              half of the answer's body, then the end of the connection
   corrupt          one byte of the request's body is changed before it is stored
   deny             403 AccessDenied
+  whole            a range is ignored: the answer is the whole object
   page             a list gives at most three keys, or uploads, at once
   same page        as page, and always the first three
 
@@ -194,7 +195,8 @@ class Front(http.server.BaseHTTPRequestHandler):
             self.path += "&max-keys=3"
         if fault == "same page":
             self.path = re.sub("(key-marker|upload-id-marker|continuation-token)=[^&]*&", "", self.path)
-        headers = {name: value for name, value in self.headers.items() if name != "Content-MD5"}
+        left_out = ("Content-MD5", "Range") if fault == "whole" else ("Content-MD5",)
+        headers = {name: value for name, value in self.headers.items() if name not in left_out}
         moto = http.client.HTTPConnection(*Front.moto)
         moto.request(self.command, self.path, body, headers)
         response = moto.getresponse()

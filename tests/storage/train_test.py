@@ -98,7 +98,7 @@ class TrainTest(unittest.TestCase):
     def test_what_refuses_is_refused_before_anything_starts(self):
         for place, words in (("s3://nowhere/x", "NoSuchBucket"), ("s3://denied/x", "403 AccessDenied"),
                              ("gs://bucket/x", "cannot be kept in gs://bucket/x"),
-                             ("s3://Bad_Name/x", "no name of a bucket")):
+                             ("s3://Bad_Name/x", "not the name of a bucket")):
             with self.subTest(place):
                 self.assertIn(words, self.train("run", place=place, code=2))
                 self.assertFalse((self.folder / "run").exists())

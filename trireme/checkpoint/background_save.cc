@@ -125,7 +125,11 @@ void BackgroundSave::lead() {
     pause(std::exchange(delay, std::min(2 * delay, kLongestPause)));
     if (given_up_) break;
   }
-  content_->tell(CheckpointContent::Word::End);
+  try {
+    content_->tell(CheckpointContent::Word::End);
+  } catch (...) {
+    if (!unexpected) throw;  // else the other rank is lost for the same reason, or later
+  }
   if (unexpected) std::rethrow_exception(unexpected);
 }
 

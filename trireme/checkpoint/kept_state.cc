@@ -51,7 +51,6 @@ class Inventory {
     json needs = json::array();
     for (const auto& [part, saveable] : parts)
       for (NamedShard& shard : saveable->own_state()) {
-        loads_ = loads_ || shard.load;
         needs.push_back(row_of(part, shard));
         own_.push_back(std::move(shard));
       }
@@ -62,13 +61,10 @@ class Inventory {
         for (const auto& [part, shard] : step.shards) rows.push_back(row_of(part, shard));
         steps.push_back({{"done", step.steps_done}, {"metadata", step.metadata}, {"rows", rows}});
       }
-    const json mine{{"needs", needs}, {"loads", loads_}, {"steps", steps}};
+    const json mine{{"needs", needs}, {"steps", steps}};
     for (const std::string& text : comm::exchange_texts(mine.dump(), world, "kept state"))
       all_.push_back(json::parse(text));
-    for (int rank = 0; rank < world.size(); ++rank) {
-      read_rows(all_[rank]["needs"], rank, need_);
-      loads_ = loads_ || all_[rank]["loads"].get<bool>();
-    }
+    for (int rank = 0; rank < world.size(); ++rank) read_rows(all_[rank]["needs"], rank, need_);
   }
 
   /// All steps that some rank keeps, the newest first.
@@ -79,9 +75,8 @@ class Inventory {
     return {found.begin(), found.end()};
   }
 
-  /// nullopt if some element is nowhere, or some shard is loaded by NamedShard::load.
+  /// nullopt if some element of the step is nowhere.
   std::optional<std::vector<Move>> moves_of(std::int64_t done) const {
-    if (loads_) return std::nullopt;
     Tensors have;
     for (int rank = 0; rank < world_.size(); ++rank)
       if (const json* step = step_of(rank, done)) read_rows((*step)["rows"], rank, have);
@@ -99,8 +94,9 @@ class Inventory {
   void move(const std::vector<Move>& moves, const KeptStep* kept) {
     std::vector<at::Tensor> memory;  // of `own_`, on the host
     for (const NamedShard& shard : own_)
-      memory.push_back(shard.local.is_cpu() ? shard.local
-                                            : at::empty_like(shard.local, at::Device(at::kCPU)));
+      memory.push_back(is_filled_in_place(shard)
+                           ? shard.local
+                           : at::empty_like(shard.local, at::Device(at::kCPU)));
     std::vector<Work> works;
     for (const Move& one : moves) {
       const bool sends = one.from.rank == world_.rank(), takes = one.to.rank == world_.rank();
@@ -119,11 +115,17 @@ class Inventory {
       }
     }
     Work::all(works).wait();
-    for (std::size_t i = 0; i < own_.size(); ++i)
-      if (!own_[i].local.is_cpu()) own_[i].local.copy_(memory[i]);
+    for (std::size_t i = 0; i < own_.size(); ++i) {
+      if (is_filled_in_place(own_[i])) continue;
+      own_[i].load ? own_[i].load(memory[i].view(own_[i].shape))
+                   : void(own_[i].local.copy_(memory[i]));
+    }
   }
 
  private:
+  static bool is_filled_in_place(const NamedShard& shard) {
+    return shard.local.is_cpu() && !shard.load;
+  }
   const json* step_of(int rank, std::int64_t done) const {
     for (const json& step : all_[rank]["steps"])
       if (step["done"].get<std::int64_t>() == done) return &step;
@@ -132,7 +134,6 @@ class Inventory {
 
   comm::Communicator& world_;
   std::vector<NamedShard> own_;
-  bool loads_ = false;
   std::vector<json> all_;  // by rank
   Tensors need_;
 };

@@ -54,7 +54,8 @@ std::optional<std::vector<Move>> plan_moves(const Tensors& need, const Tensors& 
   std::vector<Move> moves;
   for (const auto& [key, needs] : need) {
     const auto found = have.find(key);
-    Sources sources(found == have.end() ? std::vector<Interval>() : found->second, ranks);
+    if (found == have.end()) return std::nullopt;
+    Sources sources(found->second, ranks);
     for (const Interval& one : needs) {
       for (std::int64_t at = one.begin; at < one.end;) {
         const Interval* const from = sources.best(at, one.rank);

@@ -28,7 +28,7 @@ struct Move {
   friend bool operator==(const Move&, const Move&) = default;
 };
 
-/// How every need is met from `have`, in the order of the needs; nullopt if no rank has some
+/// How every need is met from `have`, in the order of the needs; nullopt if no rank has some tensor or
 /// element. The source of an element is the rank's own shard, otherwise the shard that reaches
 /// furthest; among equals that of the next rank, so that ranks do not all ask the same one. Fast if
 /// each rank's needs ascend: a tensor that is cut by columns has an interval per row and rank.

@@ -12,6 +12,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/background_save.h"
+#include "trireme/checkpoint/kept_state.h"
 #include "trireme/checkpoint/moves.h"
 #include "trireme/storage/faulty_file_system_test.h"
 #include "trireme/testing/run_ranks.h"
@@ -288,6 +289,38 @@ TEST_F(SharingTest, ACrashOfTwoWritersLeavesACompleteCheckpoint) {
   }
 }
 
+TEST_F(SharingTest, WhyASaveFailedComesBeforeTheLossOfARank) {
+  testing::run_ranks(2, [&](RankContext& rank) {
+    Sliced part(rank.rank, 2, scale_);
+    auto content = std::make_unique<CheckpointContent>(Parts{{"train", &part}}, rank.world.get());
+    if (rank.rank == 1) return;  // it ends
+    Reach reach(1, std::vector<bool>{true, true});
+    Outage outage(Duration::zero());
+    const auto full =
+        std::make_shared<storage::FaultyFileSystem>(storage::FaultyFileSystem::Fault::DiskFull, 0);
+    BackgroundSave saving(std::move(content), {.step = 1, .parts = {{"train", "{}"}}}, folder(full),
+                          {9}, rank.rank, outage, reach, rank.waiter);
+    saving.run_here();
+    ASSERT_TRUE(saving.error());
+    EXPECT_THAT(describe(saving.error()).sentence, HasSubstr("the disk is full"));
+  });
+}
+
+// As weights in channels_last are: whole on every rank, and loaded by a function of their own.
+TEST(KeptState, HasTensorsThatAreNotContiguous) {
+  testing::run_ranks(3, [](RankContext& rank) {
+    const at::Tensor before = at::arange(12, at::kFloat).view({3, 4}).t();
+    const at::Tensor now = at::zeros({3, 4}).t();
+    Fixed old({tensor::whole_shard("w", before)}), fresh({tensor::whole_shard("w", now)});
+    KeptState kept;
+    kept.add(keep({{"train", &old}}, 5, {{"train", "{}"}}));
+    const auto done =
+        restore_kept({{"train", &fresh}}, rank.rank == 1 ? &kept : nullptr, 0, *rank.world);
+    EXPECT_EQ(done, 5);
+    EXPECT_TRUE(at::equal(now, before));
+  });
+}
+
 // Looks at every source for every element.
 std::vector<Move> moves_one_by_one(const Tensors& need, const Tensors& have, int ranks) {
   std::vector<Move> moves;
@@ -324,6 +357,7 @@ TEST(Moves, TakeTheBestSourceOfEveryElement) {
           need[key].push_back({begin, begin + upto(20), rank, index});
         }
     EXPECT_EQ(plan_moves({{"c", {{0, 1, 0, 0}}}}, have, ranks), std::nullopt);
+    EXPECT_EQ(plan_moves({{"c", {{0, 0, 0, 0}}}}, have, ranks), std::nullopt) << "another shape";
     for (const char* key : {"a", "b"}) have[key].push_back({0, 41, ranks - 1, 6});
     EXPECT_EQ(plan_moves(need, have, ranks), moves_one_by_one(need, have, ranks)) << round;
   }

@@ -91,13 +91,8 @@ Supervisor::Supervisor(const LaunchOptions& options)
 
 // For several hosts, the coordinator listens on all addresses, of IPv6 too if the system has it.
 std::unique_ptr<rendezvous::JobControl> Supervisor::make_coordinator(const std::string& address) {
-  if (hosts_.elsewhere() && address != "::" && address != "0.0.0.0") {
-    try {
-      return make_coordinator("::");
-    } catch (const ResourceError&) {
-      return make_coordinator("0.0.0.0");
-    }
-  }
+  if (hosts_.elsewhere() && address != "::" && address != "0.0.0.0")
+    return rendezvous::on_all_addresses([&](const char* all) { return make_coordinator(all); });
   // Never at once: a coordinator's thread must not wait for the coordinator.
   const auto post = [this](auto task) { waiter_->run_at(waiter_->now(), std::move(task)); };
   rendezvous::CoordinatorOptions options{

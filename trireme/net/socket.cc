@@ -91,6 +91,8 @@ Address parse(const std::string& text) {
 Descriptor open_socket(int family) {
   Descriptor socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) throw_system_error("socket");
+  const int off = 0;  // "::" takes IPv4, too, whatever net.ipv6.bindv6only says
+  if (family == AF_INET6) setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   return socket;
 }
 

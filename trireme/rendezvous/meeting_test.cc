@@ -10,6 +10,8 @@
 #include <fstream>
 
 #include "trireme/base/error.h"
+#include "trireme/net/endpoint.h"
+#include "trireme/net/socket.h"
 #include "trireme/rendezvous/client.h"
 #include "trireme/rendezvous/coordinator/door.h"
 #include "trireme/testing/run_ranks.h"
@@ -38,6 +40,13 @@ RankEnvironment place_of(int rank, int size, bool one_host = true) {
   return env;
 }
 
+std::string secret_file() {
+  const std::string path = ::testing::TempDir() + "meeting-secret-" + std::to_string(getpid());
+  std::ofstream(path) << std::string(32, 's');
+  chmod(path.c_str(), 0600);
+  return path;
+}
+
 TEST(Meeting, ARankSaysThatItWaitsForRankZero) {
   const std::string lines = lines_of([](const std::shared_ptr<Waiter>& waiter) {
     RankEnvironment env = place_of(1, 2);
@@ -50,15 +59,35 @@ TEST(Meeting, ARankSaysThatItWaitsForRankZero) {
 }
 
 TEST(Meeting, ARankOnAnotherHostSaysWhereItLooks) {
-  const std::string secret = ::testing::TempDir() + "meeting-secret-" + std::to_string(getpid());
-  std::ofstream(secret) << std::string(32, 's');
-  chmod(secret.c_str(), 0600);
+  const std::string secret = secret_file();
   const std::string lines = lines_of([&](const std::shared_ptr<Waiter>& waiter) {
     RankEnvironment env = place_of(1, 2, /*one_host=*/false);
     env.secret_file = secret;
     EXPECT_THROW(SocketMeeting(env, waiter, seconds(3), {}), TimeoutError);
   });
   EXPECT_EQ(lines, "rank 1 waits for rank 0 at 127.0.0.1:1 (2 s so far)\n");
+  std::remove(secret.c_str());
+}
+
+// The others may have one kind of address of rank 0's host, or the other.
+TEST(Meeting, RankZeroListensOnAddressesOfBothKinds) {
+  const std::string secret = secret_file();
+  lines_of([&](const std::shared_ptr<Waiter>& waiter) {
+    for (const auto& [host, kinds] : {std::pair("192.0.2.1", std::vector{"127.0.0.1", "::1"}),
+                                      {"127.0.0.1", {"127.0.0.1"}},
+                                      {"::1", {"::1"}}}) {
+      RankEnvironment env = place_of(0, 2, /*one_host=*/false);
+      env.secret_file = secret;
+      env.meeting->host = host;
+      env.meeting->port = 0;
+      const SocketMeeting meeting(env, waiter, seconds(3), "lo");
+      const std::uint16_t port = net::parse_endpoint(env.coordinator).value().port;
+      for (const char* kind : kinds)
+        EXPECT_NO_THROW(
+            net::dial(*waiter, "tcp " + net::to_string({kind, port}), waiter->now() + seconds(3)))
+            << host << " by " << kind;
+    }
+  });
   std::remove(secret.c_str());
 }
 

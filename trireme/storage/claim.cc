@@ -7,12 +7,27 @@
 namespace trireme::inline v0::storage {
 namespace {
 
+constexpr int kLooks = 3;
+
+// Null if no job has locked the place.
+std::unique_ptr<InputFile> open_lock(const Location& place) {
+  try {
+    return place.storage->open(place.path + "/" + std::string(observe::kLockFile));
+  } catch (const CheckpointError&) {  // there is none
+    return nullptr;
+  }
+}
+
 // Empty if no job has locked the place.
 std::string lock_of(const Location& place) {
-  try {
-    return text_of(*place.storage->open(place.path + "/" + std::string(observe::kLockFile)));
-  } catch (const CheckpointError&) {  // there is none
-    return {};
+  for (int look = 1;; ++look) {
+    const auto lock = open_lock(place);
+    if (!lock) return {};
+    try {
+      return text_of(*lock);
+    } catch (const CheckpointError& error) {  // its holder has written it anew meanwhile
+      if (look == kLooks) throw ResourceError(error.message(), error.context());
+    }
   }
 }
 

@@ -189,6 +189,62 @@ TEST_F(ClaimTest, WithoutALockNobodyIsRefused) {
   EXPECT_THAT(folder().steps(), ElementsAre(1));
 }
 
+TEST_F(ClaimTest, AJobThatHasLostItsLockRemovesNothing) {
+  put_lock(job("here"));
+  CheckpointFolder mine = folder();
+  mine.guard(claim());
+  put_lock(job("elsewhere"));
+  write(folder(), 10, "theirs");
+  folder().show_mark();
+  EXPECT_THROW(mine.remove(10), ConfigError);
+  EXPECT_THROW(mine.show_mark(), ConfigError);
+  EXPECT_THROW(mine.hide_mark(), ConfigError);
+  EXPECT_THAT(storage::local_file_system()->list(directory_.string()),
+              ElementsAre(".lock", ".writers", "latest", "step-00000010"));
+}
+
+TEST_F(ClaimTest, AJobWhoseSuccessorHasEndedSavesNoOlderStep) {
+  put_lock(job("here"));
+  CheckpointFolder mine = folder();
+  mine.guard(claim());
+  write(mine, 10, "mine");
+  write(folder(), 20, "theirs");
+  fs::remove(directory_ / ".lock");
+  EXPECT_THROW(write(mine, 15, "mine"), ConfigError);
+  EXPECT_THAT(folder().steps(), ElementsAre(10, 20));
+  EXPECT_EQ(folder().read_text(20, storage::kModelFile), "theirstheirs");
+}
+
+// Over S3 a lock is read in two requests, and its holder writes it anew every few seconds.
+class RewrittenLock final : public storage::ForwardingFileSystem {
+ public:
+  explicit RewrittenLock(int times) : times_(times) {}
+  std::unique_ptr<storage::InputFile> open(const std::string& path) override {
+    struct Replaced final : storage::InputFile {
+      std::int64_t size() const noexcept override { return 9; }
+      void read(std::int64_t, std::span<std::byte>) override {
+        throw CheckpointError("it was replaced while it was read", {});
+      }
+    };
+    if (path.ends_with("/.lock") && times_-- > 0) return std::make_unique<Replaced>();
+    return ForwardingFileSystem::open(path);
+  }
+
+ private:
+  int times_;
+};
+
+TEST_F(ClaimTest, ALockThatIsWrittenAnewMeanwhileIsReadAgain) {
+  put_lock(job("here"));
+  const auto look = [&](int times) {
+    return Claim::of(
+        {storage::folder_storage(std::make_shared<RewrittenLock>(times)), directory_.string()});
+  };
+  ASSERT_TRUE(look(1));
+  EXPECT_EQ(look(1)->digest(), claim()->digest());
+  EXPECT_THROW(look(1000), ResourceError);
+}
+
 // The process is stopped while it writes a file, for so long that another job takes the folder over.
 TEST_F(ClaimTest, AProcessThatIsStoppedAndGoesOnLeavesTheFolderToItsSuccessor) {
   put_lock(job("elsewhere"));

@@ -12,6 +12,7 @@ namespace {
 constexpr std::string_view kPrefix = "step-";
 constexpr const char* kLatestFile = "latest";
 constexpr const char* kMarkFile = ".writers";
+constexpr std::int64_t kMostText = 256 << 20;  // bytes of a text in a checkpoint
 
 std::string name_of_step(std::int64_t step) {
   char name[32];
@@ -133,6 +134,17 @@ bool is_intact(const CheckpointFolder& folder, std::int64_t step) {
   }
 }
 
+// Whether the file has the size that the manifest says.
+bool has_its_size(const CheckpointFolder& folder, const Manifest& manifest,
+                  const std::string& name) {
+  try {
+    folder.open(manifest, name);
+    return true;
+  } catch (const CheckpointError&) {
+    return false;
+  }
+}
+
 [[noreturn]] void refuse_folder(const std::string& what, const std::string& advice) {
   throw CheckpointError(what, {.operation = "checkpoint", .advice = advice});
 }
@@ -169,7 +181,10 @@ bool CheckpointFolder::has(std::int64_t step) const {
   return std::binary_search(all.begin(), all.end(), step);
 }
 
-void CheckpointFolder::remove(std::int64_t step) const { storage_->remove(path_of(step)); }
+void CheckpointFolder::remove(std::int64_t step) const {
+  check_claim();
+  storage_->remove(path_of(step));
+}
 
 void CheckpointFolder::remove_outdated(const Retention& keep) const {
   std::vector<SavedCheckpoint> saved;
@@ -252,8 +267,10 @@ WrittenFiles CheckpointFolder::write_all(Draft& draft, const Manifest& manifest,
     const bool known = last && last->chunk_bytes == manifest.chunk_bytes &&
                        last->files.contains(name) && writer.repeatable;
     const FileRecord same = known ? last->files.at(name) : FileRecord();
-    const bool unchanged =
-        same.bytes > manifest.chunk_bytes && is_unchanged(writer, same, manifest.chunk_bytes);
+    // A link to a torn file would pass the damage on.
+    const bool unchanged = same.bytes > manifest.chunk_bytes &&
+                           is_unchanged(writer, same, manifest.chunk_bytes) &&
+                           has_its_size(*this, *last, name);
     check_claim();
     if (unchanged && draft.reuse(name, path_of(last->step) + "/" + name)) {
       written.files[name] = same;
@@ -291,10 +308,11 @@ SaveReport CheckpointFolder::write(Manifest manifest,
                                    const std::map<std::string, FileWriter>& files,
                                    const Retention& keep, OtherWriters* others) {
   check_claim();
-  if (has(manifest.step))
-    throw ConfigError(path_of(manifest.step) + " is there already, and this job has not written it",
+  if (const auto there = steps(); !there.empty() && there.back() >= manifest.step)
+    throw ConfigError("step " + std::to_string(manifest.step) +
+                          " is not saved: " + path_of(there.back()) + " is there already",
                       {.operation = "checkpoint",
-                       .advice = "Another job has trained this run: see how far it has come."});
+                       .advice = "If another job has trained this run, see how far it has come."});
   SaveReport report;
   {
     const auto draft = storage_->begin(path_of(manifest.step), mark_);
@@ -315,9 +333,15 @@ WrittenFiles CheckpointFolder::write_files(const Manifest& manifest,
   return write_all(*storage_->join(path_of(manifest.step), mark_), manifest, files);
 }
 
-void CheckpointFolder::show_mark() { storage_->put(directory_ + "/" + kMarkFile, mark_); }
+void CheckpointFolder::show_mark() {
+  check_claim();
+  storage_->put(directory_ + "/" + kMarkFile, mark_);
+}
 
-void CheckpointFolder::hide_mark() { storage_->remove(directory_ + "/" + kMarkFile); }
+void CheckpointFolder::hide_mark() {
+  check_claim();
+  storage_->remove(directory_ + "/" + kMarkFile);
+}
 
 bool CheckpointFolder::sees(const std::string& mark) const {
   try {
@@ -328,7 +352,11 @@ bool CheckpointFolder::sees(const std::string& mark) const {
 }
 
 std::string CheckpointFolder::read_text(std::int64_t step, const std::string& file) const {
-  return text_of(*storage_->open(path_of(step) + "/" + file));
+  const std::string path = path_of(step) + "/" + file;
+  const auto opened = storage_->open(path);
+  if (opened->size() > kMostText)
+    refuse_folder(path + " is damaged: it has " + std::to_string(opened->size()) + " bytes", "");
+  return text_of(*opened);
 }
 
 VerifiedFile CheckpointFolder::open(const Manifest& manifest, const std::string& file) const {
@@ -345,7 +373,9 @@ Manifest CheckpointFolder::read_manifest(std::int64_t step) const {
                   "The folder was renamed: give it its old name back.");
   }
   for (const char* name : {kModelFile, kStateFile})
-    if (!manifest.files.contains(name)) refuse_folder(path + " does not vouch for " + name, "");
+    if (!manifest.files.contains(name))
+      refuse_folder(path + " lists no hashes of " + name + ", so the checkpoint is incomplete",
+                    "Remove this checkpoint's folder to resume from an older one.");
   return manifest;
 }
 

@@ -78,17 +78,18 @@ class CheckpointFolder {
   CheckpointFolder(std::shared_ptr<FileSystem> files, std::string directory)
       : CheckpointFolder(folder_storage(std::move(files)), std::move(directory)) {}
 
-  /// Writes a checkpoint of a step that has none, and fills in `manifest.files`. Then removes the
-  /// checkpoints that `keep` does not name. After a ResourceError the older ones are unchanged; the
-  /// new one may exist if an answer of the storage was lost. A file of more than a chunk that has
-  /// not changed since the checkpoint before is a link to the old file, or a copy in the bucket.
+  /// Writes a checkpoint of a step after all that are there, and fills in `manifest.files`. Then
+  /// removes the checkpoints that `keep` does not name. Throws ConfigError if that step or a later one
+  /// is there: another job has trained the run. After a ResourceError the older ones are unchanged; the
+  /// new one may exist if an answer of the storage was lost. A file of more than a chunk that has not
+  /// changed since the checkpoint before is a link to the old file, or a copy in the bucket.
   SaveReport write(Manifest manifest, const std::map<std::string, FileWriter>& files,
                    const Retention& keep, OtherWriters* others = nullptr);
   /// On another rank, between start() and finish() of rank 0's OtherWriters: writes files of the
   /// same checkpoint. Throws ResourceError.
   WrittenFiles write_files(const Manifest& manifest,
                            const std::map<std::string, FileWriter>& files);
-  /// From now on write(), write_files() and remove_all() call `claim`->check(), unless it is null.
+  /// From now on the methods that write or remove call `claim`->check(), unless it is null.
   void guard(std::shared_ptr<const Claim> claim) { claim_ = std::move(claim); }
   /// The mark of this object's drafts. Ranks that write files of one checkpoint use rank 0's.
   const std::string& mark() const noexcept { return mark_; }

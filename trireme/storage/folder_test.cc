@@ -152,7 +152,7 @@ TEST_F(CheckpointFolderTest, NamesTheFileTheDamageAndTheStepToGoBackTo) {
   EXPECT_THAT(refusal(10), HasSubstr("No such file"));
   const fs::path manifest = directory_ / "step-00000010" / "manifest.json";
   fs::resize_file(manifest, fs::file_size(manifest) / 2);
-  EXPECT_THAT(refusal(10), HasSubstr("no valid JSON"));
+  EXPECT_THAT(refusal(10), HasSubstr("not valid JSON"));
   fs::remove_all(directory_ / "step-00000005");
   EXPECT_THAT(refusal(10), ::testing::Not(HasSubstr("is intact")));
 }
@@ -177,6 +177,25 @@ TEST_F(CheckpointFolderTest, AFileThatHasNotChangedIsThatOfTheStepBefore) {
   EXPECT_EQ(save(20, "model 16", local_file_system()).kept_bytes, 10);
   EXPECT_EQ(save(25, "model 16 and more", local_file_system()).kept_bytes, 10);
   EXPECT_EQ(folder().read_text(25, kModelFile), "model 16 and moremodel 16 and more");
+}
+
+TEST_F(CheckpointFolderTest, AFileThatWasTornIsWrittenAnew) {
+  const auto save = [&](std::int64_t step) {
+    return folder().write({.step = step, .chunk_bytes = 4}, files("same"), 9).kept_bytes;
+  };
+  save(5);
+  fs::resize_file(directory_ / "step-00000005" / kModelFile, 5);
+  EXPECT_EQ(save(10), 20) << "twice \"state same\"";
+  EXPECT_EQ(refusal(10), "intact");
+  fs::remove(directory_ / "step-00000010" / kModelFile);
+  EXPECT_EQ(save(15), 20);
+  EXPECT_EQ(refusal(15), "intact");
+}
+
+TEST_F(CheckpointFolderTest, AManifestThatIsTooLongIsNotRead) {
+  write(folder(), 5);
+  fs::resize_file(directory_ / "step-00000005" / kManifestFile, std::uintmax_t{1} << 40);
+  EXPECT_THAT(refusal(5), HasSubstr("manifest.json is damaged: it has 1099511627776 bytes"));
 }
 
 TEST_F(CheckpointFolderTest, AFolderUnderAnotherNameIsRefused) {
@@ -270,7 +289,7 @@ TEST_F(CheckpointFolderTest, AManifestThatVouchesForNothingIsRefused) {
     if (missing.empty()) manifest.files.clear();
     manifest.files.erase(missing);
     std::ofstream(directory_ / "step-00000005" / "manifest.json") << to_text(manifest);
-    EXPECT_THAT(refusal(5), HasSubstr("does not vouch for " +
+    EXPECT_THAT(refusal(5), HasSubstr("lists no hashes of " +
                                       (missing.empty() ? std::string(kModelFile) : missing)));
     fs::remove_all(directory_);
     write(folder(), 5);
@@ -290,6 +309,16 @@ TEST_F(CheckpointFolderTest, AFullDiskLeavesTheOldOneAndNothingElse) {
     write(folder(), 10);  // the disk has space again
     EXPECT_EQ(refusal(10), "intact");
   }
+}
+
+// The NFS client asks again if the reply to its link() was lost.
+TEST_F(CheckpointFolderTest, ALinkThatWasMadeIsMade) {
+  write(folder(), 5);
+  const std::string from = (directory_ / "step-00000005" / kModelFile).string(),
+                    to = (directory_ / "second").string();
+  EXPECT_TRUE(local_file_system()->link(from, to));
+  EXPECT_TRUE(local_file_system()->link(from, to));
+  EXPECT_THROW(local_file_system()->link((directory_ / "latest").string(), to), ResourceError);
 }
 
 TEST(LocalFileSystem, AFolderThatCannotBeMadeIsAnError) {

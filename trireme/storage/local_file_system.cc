@@ -164,9 +164,13 @@ class LocalFileSystem final : public FileSystem {
 
   bool link(const std::string& from, const std::string& to) override {
     if (::link(from.c_str(), to.c_str()) == 0) return true;
+    const int failed = errno;
     const int none[] = {ENOENT, EXDEV, EPERM, EOPNOTSUPP, ENOSYS, EMLINK};
-    if (std::count(std::begin(none), std::end(none), errno) > 0) return false;
-    fail("name " + from, to, errno);
+    if (std::count(std::begin(none), std::end(none), failed) > 0) return false;
+    // Over NFS the reply to a link that was made may be lost, and the client asks again.
+    std::error_code unknown;
+    if (failed == EEXIST && fs::equivalent(from, to, unknown)) return true;
+    fail("link " + from + " to", to, failed);
   }
 
   void remove(const std::string& path) override {

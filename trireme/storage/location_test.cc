@@ -59,8 +59,9 @@ TEST(Location, WhatCannotBeAPlaceIsNamed) {
   EXPECT_THAT(refused_address("file:///a%zz"), HasSubstr("hexadecimal"));
   EXPECT_THAT(refused_address("file:///a%00"), HasSubstr("hexadecimal"));
   EXPECT_THAT(refused_address("gs://bucket/x"), HasSubstr("cannot be kept in gs://bucket/x"));
-  EXPECT_THAT(refused_address("s3://"), HasSubstr("no name of a bucket"));
-  EXPECT_THAT(refused_address("s3://Models/x"), HasSubstr("\"Models\" is no name of a bucket"));
+  EXPECT_THAT(refused_address("s3://"), HasSubstr("not the name of a bucket"));
+  EXPECT_THAT(refused_address("s3://Models/x"),
+              HasSubstr("\"Models\" is not the name of a bucket"));
   EXPECT_THAT(refused_address("s3://models//x"), HasSubstr("empty part"));
   EXPECT_THAT(refused_address("s3://models/a/../b"), HasSubstr("\"..\""));
   EXPECT_EQ(refused_address("s3://models"), "accepted");

@@ -11,6 +11,7 @@ namespace {
 
 using nlohmann::json;
 constexpr std::uint64_t kMost = 1'000'000'000'000'000;  // limit of steps and bytes
+constexpr std::int64_t kMostChunk = 1 << 30;            // bytes; readers have several in memory
 constexpr const char* kSavedPart = "saved";
 constexpr std::int64_t kOldestVersion = kManifestVersion - 1;
 constexpr const char* kFormat = "trireme-checkpoint";
@@ -56,7 +57,7 @@ class Reader {
   Reader(const json& object, const std::string& title, std::size_t num_keys)
       : object_(object), title_(title) {
     if (!object.is_object() || object.size() != num_keys) {
-      refuse_damage(title, "it has not the keys of a manifest");
+      refuse_damage(title, "a key is missing or unknown");
     }
   }
   const json& at(const char* key) const {
@@ -101,7 +102,7 @@ void check_version(const json& root, const std::string& title) {
     return root.contains(key) && root[key].is_number_integer() ? root[key].get<std::int64_t>() : -1;
   };
   if (!root.is_object() || !root.contains("format") || root["format"] != kFormat) {
-    refuse_damage(title, "it is no manifest of a checkpoint");
+    refuse_damage(title, "it is not the manifest of a checkpoint");
   }
   const std::int64_t version = number("version");
   if (version < 1) refuse_damage(title, "it has no version");
@@ -176,7 +177,7 @@ std::string digest(const Manifest& manifest) { return hash_of(body_of(manifest))
 Manifest parse_manifest(std::string_view text, const std::string& title) {
   const json root = json::parse(text.begin(), text.end(), nullptr, false);
   if (root.is_discarded()) {
-    refuse_damage(title, "it is no valid JSON (" + std::to_string(text.size()) + " bytes)");
+    refuse_damage(title, "it is not valid JSON (" + std::to_string(text.size()) + " bytes)");
   }
   check_version(root, title);
   const Reader reader(root, title, 8);
@@ -185,17 +186,20 @@ Manifest parse_manifest(std::string_view text, const std::string& title) {
   manifest.step = reader.number("step");
   manifest.identity = reader.text("identity");
   manifest.chunk_bytes = reader.number("chunk_bytes");
-  if (manifest.chunk_bytes == 0) refuse_damage(title, "its chunks have no bytes");
+  if (manifest.chunk_bytes == 0) refuse_damage(title, "\"chunk_bytes\" is 0");
+  if (manifest.chunk_bytes > kMostChunk) refuse_damage(title, "\"chunk_bytes\" is too large");
   for (const auto& [name, value] : reader.object("files").items()) {
     // The file will be opened, so its name must not be a path out of the folder.
     if (name.empty() || name.front() == '.' || name.find('/') != std::string::npos) {
-      refuse_damage(title, "\"" + name + "\" is no name of a file");
+      refuse_damage(title, "\"" + name + "\" is not a file name");
     }
     const bool has_header = manifest.version > 2;
     const Reader reading(value, title, has_header ? 3 : 2);
     FileRecord record{.bytes = reading.number("bytes"),
                       .header_bytes = has_header ? reading.number("header") : manifest.chunk_bytes,
                       .chunks = reading.texts("xxh3")};
+    if (record.header_bytes > manifest.chunk_bytes)
+      refuse_damage(title, "the \"header\" of \"" + name + "\" is larger than a chunk");
     check_chunks(record, manifest.chunk_bytes, title, name);
     manifest.files[name] = std::move(record);
   }

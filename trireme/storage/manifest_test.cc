@@ -46,21 +46,23 @@ TEST(Manifest, ReadsWhatItWrote) {
 }
 
 TEST(Manifest, NamesTheDamage) {
-  EXPECT_THAT(refusal(""), HasSubstr("no valid JSON"));
-  EXPECT_THAT(refusal("[]"), HasSubstr("no manifest"));
-  EXPECT_THAT(refusal("{}"), HasSubstr("no manifest"));
+  EXPECT_THAT(refusal(""), HasSubstr("not valid JSON"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("not the manifest"));
+  EXPECT_THAT(refusal("{}"), HasSubstr("not the manifest"));
   EXPECT_THAT(refusal(changed([](auto& j) { j["step"] = 501; })), HasSubstr("SHA-256"));
   EXPECT_THAT(refusal(changed([](auto& j) { j["step"] = -1; })), HasSubstr("\"step\""));
   EXPECT_THAT(refusal(changed([](auto& j) { j["step"] = "5"; })), HasSubstr("\"step\""));
   for (const std::uint64_t step :
        {std::uint64_t{1} << 62, ~std::uint64_t{0} >> 1, ~std::uint64_t{0}})
     EXPECT_THAT(refusal(changed([&](auto& j) { j["step"] = step; })), HasSubstr("too large"));
-  EXPECT_THAT(refusal(changed([](auto& j) { j.erase("identity"); })), HasSubstr("keys"));
-  EXPECT_THAT(refusal(changed([](auto& j) { j["more"] = 1; })), HasSubstr("keys"));
+  EXPECT_THAT(refusal(changed([](auto& j) { j.erase("identity"); })),
+              HasSubstr("a key is missing or unknown"));
+  EXPECT_THAT(refusal(changed([](auto& j) { j["more"] = 1; })),
+              HasSubstr("a key is missing or unknown"));
   EXPECT_THAT(refusal(changed([](auto& j) { j["parts"]["train"] = 1; })), HasSubstr("train"));
   EXPECT_THAT(
       refusal(changed([](auto& j) { j["files"]["../../x"] = j["files"]["model.safetensors"]; })),
-      HasSubstr("no name of a file"));
+      HasSubstr("not a file name"));
   const auto hashes = [](const nlohmann::json& value) {
     return changed([&](auto& j) { j["files"]["model.safetensors"]["xxh3"] = value; });
   };
@@ -68,6 +70,11 @@ TEST(Manifest, NamesTheDamage) {
   EXPECT_THAT(refusal(hashes({"ab", "cd"})), HasSubstr("has 2 hashes, and its size is"));
   EXPECT_THAT(refusal(changed([](auto& j) { j["files"]["model.safetensors"]["header"] = 8; })),
               HasSubstr("has 1 hashes, and its size is that of 2 chunks"));
+  EXPECT_THAT(refusal(changed([](auto& j) { j["chunk_bytes"] = (1LL << 30) + 1; })),
+              HasSubstr("\"chunk_bytes\" is too large"));
+  EXPECT_THAT(refusal(changed(
+                  [](auto& j) { j["files"]["model.safetensors"]["header"] = kChunkBytes + 1; })),
+              HasSubstr("the \"header\" of \"model.safetensors\" is larger than a chunk"));
   EXPECT_THAT(refusal(hashes({7})), HasSubstr("\"xxh3\" has the wrong type"));
 }
 

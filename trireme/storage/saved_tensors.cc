@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <queue>
 #include <stdexcept>
 
 #include "trireme/base/error.h"
@@ -12,6 +14,7 @@ namespace trireme::inline v0::storage {
 namespace {
 
 constexpr const char* kSlices = "slices";
+constexpr std::int64_t kMostElements = 100'000'000'000'000'000;  // their bytes are a std::int64_t
 constexpr const char* kFiles[] = {kModelFile, kStateFile};
 
 // Throws std::length_error if a dim is negative or the product overflows.
@@ -49,6 +52,21 @@ bool is_within(const Run& run, std::int64_t elements) {
   return (elements - run.length - run.begin) / run.stride >= run.count - 1;
 }
 
+// Whether no element is in two of the runs. Goes through their rows in the order of the elements.
+bool are_disjoint(const std::vector<PlacedRun>& runs) {
+  using Row = std::pair<std::int64_t, const Run*>;  // its first element
+  std::priority_queue<Row, std::vector<Row>, std::greater<>> rows;
+  for (const PlacedRun& one : runs)
+    if (one.run.length > 0) rows.emplace(one.run.begin, &one.run);
+  for (std::int64_t end = 0; !rows.empty(); rows.pop()) {
+    const auto [begin, run] = rows.top();
+    if (begin < end) return false;
+    end = begin + run->length;
+    if (begin < run->begin + (run->count - 1) * run->stride) rows.emplace(begin + run->stride, run);
+  }
+  return true;
+}
+
 std::map<std::string, Slices> slices_in(const std::map<std::string, std::string>& metadata,
                                         const std::string& path) {
   std::map<std::string, Slices> all;
@@ -59,12 +77,12 @@ std::map<std::string, Slices> slices_in(const std::map<std::string, std::string>
     for (const auto& [name, slices] : text.items()) {
       Slices& one = all[name];
       one.shape = slices.at("shape").get<std::vector<std::int64_t>>();
-      product(one.shape);
+      if (product(one.shape) > kMostElements) throw std::length_error("no shape");
       for (const auto& run : slices.at("runs"))
         one.runs.push_back({run.at(0), run.at(1), run.at(2), run.at(3)});
     }
-  } catch (const std::exception&) {  // from the JSON, or from product()
-    throw CheckpointError(path + ": what it says of slices of tensors is damaged",
+  } catch (const std::exception&) {  // from the JSON, or from its shapes
+    throw CheckpointError(path + ": its list of tensor slices (\"slices\") is damaged",
                           {.operation = "checkpoint"});
   }
   return all;
@@ -163,6 +181,8 @@ struct SavedTensors::Impl {
       refuse_tensor(path, placed.name,
                     "has " + std::to_string(elements) + " of " + std::to_string(placed.elements()) +
                         " elements in all files");
+    if (!are_disjoint(placed.runs))
+      refuse_tensor(path, placed.name, "has an element in two places");
     std::sort(placed.runs.begin(), placed.runs.end(),
               [](const auto& a, const auto& b) { return a.run.begin < b.run.begin; });
   }
@@ -200,8 +220,7 @@ struct SavedTensors::Impl {
       };
       each_part(*one.tensor, one.begin, one.begin + elements, add);
       if (found != elements)
-        refuse_tensor(folder.path_of(step), one.tensor->name,
-                      "has not the elements that are needed");
+        refuse_tensor(folder.path_of(step), one.tensor->name, "lacks elements that are needed");
     }
     for (auto& [file, all] : pieces) {
       if (file != loaded && loaded < files.size()) files[loaded].drop();

@@ -161,8 +161,17 @@ TEST_F(SavedTensorsTest, SlicesThatDoNotFitAreRefused) {
   right_.runs = left_.runs;
   right_values_ = left_values_;
   EXPECT_THAT(refusal(), HasSubstr("has 200 of 150 elements"));
+  right_.runs[0] = {1, 1, 3, 50};
+  right_values_.resize(50);
+  EXPECT_THAT(refusal(), HasSubstr("has an element in two places"));
   right_.shape = {150};
   EXPECT_THAT(refusal(), HasSubstr("another type or shape"));
+  // The bytes of so many elements are 0 of 64 bits.
+  const std::int64_t many = std::int64_t{1} << 62;
+  left_ = {.shape = {many}, .runs = {{0, many, 0, 1}}};
+  right_ = {.shape = {many}, .runs = {{0, 0, 0, 1}}};
+  left_values_ = right_values_ = {};
+  EXPECT_THAT(refusal(), HasSubstr("its list of tensor slices (\"slices\") is damaged"));
 }
 
 // Each rank needs to know what is in all files, and reads its own tensor.

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/net/socket.h"
 #include "trireme/rendezvous/coordinator/job_control.h"
 #include "trireme/rendezvous/coordinator/state_store.h"
@@ -59,6 +60,16 @@ struct CoordinatorOptions {
   /// Called when the store has failed for good. Nobody is told anything more.
   std::function<void(std::exception_ptr)> on_store_lost = {};
 };
+
+/// make(address) for all addresses of this host: of both kinds, or of IPv4 where the system has no IPv6.
+template <class Make>
+auto on_all_addresses(Make make) {
+  try {
+    return make("::");
+  } catch (const ResourceError&) {
+    return make("0.0.0.0");
+  }
+}
 
 /// The job as its coordinator sees it at one moment.
 struct JobSnapshot {

@@ -219,13 +219,15 @@ void SocketMeeting::open_to_all(const RankEnvironment& env, const std::string& n
   secret_ = secret_for(env, name);
   const std::string& host = env.meeting->host;
   CoordinatorOptions options = options_for(env, name);
-  options.address = net::is_loopback(host)                ? "127.0.0.1"
-                    : host.find(':') != std::string::npos ? "::"
-                                                          : "0.0.0.0";
+  const auto make = [&](const char* address) {
+    options.address = address;
+    return std::make_unique<Coordinator>(options);
+  };
+  const char* const loopback = host.find(':') != std::string::npos ? "::1" : "127.0.0.1";
   for (int attempt = 0; !coordinator_; ++attempt) {
     options.port = port_of(*env.meeting, name, attempt);
     try {
-      coordinator_ = std::make_unique<Coordinator>(options);
+      coordinator_ = net::is_loopback(host) ? make(loopback) : on_all_addresses(make);
     } catch (const ResourceError&) {
       if (attempt + 1 == kPorts) throw;  // all are taken
     }

@@ -37,12 +37,12 @@ std::string Address::text() const {
 
 Address parse_address(const std::string& text) {
   const std::string advice = "Write s3://BUCKET/PREFIX, such as s3://models/gpt-nano.";
-  if (!text.starts_with(kScheme)) refuse_address(text + " is no S3 address", advice);
+  if (!text.starts_with(kScheme)) refuse_address(text + " is not an S3 address", advice);
   const std::string rest = without_end_slashes(text.substr(kScheme.size()));
   const auto slash = rest.find('/');
   Address address{rest.substr(0, slash), slash == std::string::npos ? "" : rest.substr(slash + 1)};
   if (!is_bucket(address.bucket))
-    refuse_address(text + ": \"" + address.bucket + "\" is no name of a bucket", advice);
+    refuse_address(text + ": \"" + address.bucket + "\" is not the name of a bucket", advice);
   if (address.prefix.starts_with("/") || address.prefix.find("//") != std::string::npos ||
       ("/" + address.prefix + "/").find("/../") != std::string::npos ||
       ("/" + address.prefix + "/").find("/./") != std::string::npos)
@@ -68,7 +68,7 @@ Service service_of(const std::function<const char*(const char*)>& get) {
                    "Set both on all hosts; a temporary key also needs AWS_SESSION_TOKEN.");
   if (!service.endpoint.empty() && !service.endpoint.starts_with("http://") &&
       !service.endpoint.starts_with("https://"))
-    refuse_address("the S3 endpoint " + service.endpoint + " is no URL",
+    refuse_address("the S3 endpoint " + service.endpoint + " is not a URL",
                    "Set TRIREME_S3_ENDPOINT to one such as http://127.0.0.1:9000.");
   return service;
 }

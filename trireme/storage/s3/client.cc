@@ -45,7 +45,7 @@ bool etag_differs(const Response& response, const Md5& digest) {
 
 std::string advice_for(const std::string& code) {
   if (code == "NoSuchBucket") return "Make the bucket first, or correct checkpoint.path.";
-  if (code == "RequestTimeTooSkewed") return "Set this host's clock right.";
+  if (code == "RequestTimeTooSkewed") return "Correct this host's clock.";
   if (code == "NotImplemented") return "The service lacks a call that checkpoints need.";
   return "Check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN), "
          "AWS_REGION, and what the bucket's policy allows.";
@@ -86,6 +86,14 @@ void S3Client::refuse(const Response& response, const std::string& what) const {
                 {.operation = "checkpoint", .advice = advice_for(code)});
 }
 
+void S3Client::refuse_long(const Request& request, const std::string& what) const {
+  throw ResourceError(
+      "cannot " + in_bucket(what) + ": the answer has more than " + std::to_string(request.most) +
+          " bytes",
+      {.operation = "checkpoint",
+       .advice = "This service does not do as S3 does with ranges and pages: use another one."});
+}
+
 Response S3Client::call(Request request, const std::string& what) {
   const Md5 digest = md5_of(request.body);
   if (!request.body.empty()) request.headers.push_back("Content-MD5: " + base64(digest));
@@ -94,6 +102,7 @@ Response S3Client::call(Request request, const std::string& what) {
     if (attempt > 1) pause(attempt - 1);
     try {
       Response response = http_.send(request);
+      if (response.cut && response.status < 300) refuse_long(request, what);
       const bool put = request.method == "PUT" && !request.body.empty();
       if (response.status < 300 && put && etag_differs(response, digest)) {
         reason = "the stored bytes differ from those that were sent";
@@ -129,7 +138,13 @@ std::string S3Client::put(const std::string& key, std::span<const std::byte> byt
 std::optional<Object> S3Client::head(const std::string& key) {
   Response response = call({.method = "HEAD", .url = url(key)}, "look at " + key);
   if (response.status == kNotFound) return std::nullopt;
-  return object_of(std::move(response));
+  Object object = object_of(std::move(response));
+  if (object.bytes < 0)
+    throw ResourceError("cannot " + in_bucket("look at " + key) + ": the answer has no size",
+                        {.operation = "checkpoint",
+                         .advice = "A proxy may leave the header Content-Length out: reach the "
+                                   "service without it."});
+  return object;
 }
 
 std::optional<Object> S3Client::get(const std::string& key) {
@@ -167,7 +182,8 @@ std::string S3Client::get_range(const std::string& key, const std::string& etag,
     throw ResourceError("cannot " + in_bucket(what) + ": asked for bytes " + std::to_string(begin) +
                             " to " + std::to_string(end) + ", got " +
                             std::to_string(response.body.size()),
-                        {.operation = "checkpoint", .advice = "The service ignores ranges."});
+                        {.operation = "checkpoint",
+                         .advice = "This S3 service ignores the header Range: use another one."});
   return std::move(response.body);
 }
 
@@ -175,29 +191,32 @@ void S3Client::remove(const std::string& key) {
   call({.method = "DELETE", .url = url(key)}, "remove " + key);
 }
 
-void S3Client::refuse_same_page(const std::string& what) const {
-  throw ResourceError(
-      "cannot " + in_bucket(what) + ": the storage answers the same page again",
-      {.operation = "checkpoint", .advice = "The service ignores markers of pages."});
+void S3Client::for_each_page(const std::string& what, std::string query, const NextPage& take) {
+  for (;;) {
+    const Response response = call({.url = url("", query)}, what);
+    if (response.status == kNotFound) refuse(response, what);
+    std::string next = take(response.body);
+    if (text_of(response.body, "IsTruncated") != "true" || next.empty()) return;
+    if (next == query)  // it names itself as the next one, and the list would never end
+      throw ResourceError(
+          "cannot " + in_bucket(what) + ": the storage returned the same page of the list twice",
+          {.operation = "checkpoint",
+           .advice = "This S3 service cannot list in pages: use another one."});
+    query = std::move(next);
+  }
 }
 
 std::vector<std::string> S3Client::list(const std::string& prefix) {
-  const std::string what = "list " + prefix + "*";
   std::vector<std::string> keys;
-  for (std::string token;;) {
+  const std::string query = "list-type=2&prefix=" + percent_encoded(prefix);
+  for_each_page("list " + prefix + "*", query, [&](const std::string& page) -> std::string {
+    for (const std::string& one : elements(page, "Contents")) keys.push_back(text_of(one, "Key"));
+    const std::string token = text_of(page, "NextContinuationToken");
+    if (token.empty()) return {};
     // A signature needs the parameters in this order.
-    const std::string query =
-        (token.empty() ? "" : "continuation-token=" + percent_encoded(token) + "&") +
-        "list-type=2&prefix=" + percent_encoded(prefix);
-    const Response response = call({.url = url("", query)}, what);
-    if (response.status == kNotFound) refuse(response, what);
-    for (const std::string& one : elements(response.body, "Contents"))
-      keys.push_back(text_of(one, "Key"));
-    std::string next = text_of(response.body, "NextContinuationToken");
-    if (text_of(response.body, "IsTruncated") != "true" || next.empty()) return keys;
-    if (next == token) refuse_same_page(what);
-    token = std::move(next);
-  }
+    return "continuation-token=" + percent_encoded(token) + "&" + query;
+  });
+  return keys;
 }
 
 bool S3Client::copy(const std::string& from, const std::string& to) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -98,8 +99,12 @@ class S3Client {
     return what + " in the bucket " + bucket_;
   }
   [[noreturn]] void refuse(const Response& response, const std::string& what) const;
-  // For a page of a list that names itself as the next one.
-  [[noreturn]] void refuse_same_page(const std::string& what) const;
+  // The service ignores ranges, or pages.
+  [[noreturn]] void refuse_long(const Request& request, const std::string& what) const;
+  // Takes a page of a list; returns the query of the page after it, or an empty text if it names none.
+  using NextPage = std::function<std::string(const std::string& page)>;
+  // Asks for the page of `query`, and for all after it.
+  void for_each_page(const std::string& what, std::string query, const NextPage& take);
 
   const Service service_;
   const std::string bucket_;

@@ -24,7 +24,8 @@ struct Transfer {
 
 std::size_t take_body(char* data, std::size_t size, std::size_t count, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
-  if (transfer.response.body.size() + size * count > transfer.most) return 0;  // an error to curl
+  transfer.response.cut = transfer.response.body.size() + size * count > transfer.most;
+  if (transfer.response.cut) return 0;  // an error to curl
   transfer.response.body.append(data, size * count);
   return size * count;
 }
@@ -153,9 +154,10 @@ Response HttpClient::send(const Request& request) {
   set(curl, CURLOPT_ERRORBUFFER, static_cast<char*>(nullptr));
   long status = 0;
   curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+  transfer.response.status = static_cast<int>(status);
+  if (transfer.response.cut) return std::move(transfer.response);  // drops the connection, too
   if (code != CURLE_OK)  // the handle is dropped with its connection
     throw NoAnswer(reason[0] != '\0' ? reason : curl_easy_strerror(code));
-  transfer.response.status = static_cast<int>(status);
   const std::lock_guard lock(mutex_);
   idle_.push_back(std::move(handle));
   return std::move(transfer.response);

@@ -26,13 +26,14 @@ struct Request {
   std::string method = "GET", url;
   std::vector<std::string> headers = {};  // "Name: value"
   std::span<const std::byte> body = {};
-  std::size_t most = 16 << 20;  // bytes of the answer's body; a longer one counts as NoAnswer
+  std::size_t most = 16 << 20;  // bytes of the answer's body
 };
 
 struct Response {
   int status = 0;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
+  bool cut = false;  // the body is longer than Request::most
   std::string header(const std::string& name) const {
     const auto found = headers.find(name);
     return found == headers.end() ? "" : found->second;

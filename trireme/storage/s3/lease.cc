@@ -119,8 +119,9 @@ struct Lease {
     try {
       if (!lost && !keep()) {
         lost = true;
-        observe::warning("another job has taken " + place +
-                         " over, since this one did not reach it for a while: it must not go on");
+        observe::warning("another job has taken over " + place +
+                         ", since this one did not reach it for a while: this job's next "
+                         "checkpoint will fail, so stop it");
       }
     } catch (const ResourceError&) {  // the storage is away, or refuses; the next touch tries again
     }

@@ -99,9 +99,10 @@ class S3Storage final : public Storage {
     const std::string key = key_of(path);
     auto object = client_->head(key);
     if (!object)
-      throw CheckpointError("there is no " + path,
-                            {.operation = "checkpoint",
-                             .advice = "A file of the checkpoint is missing in the bucket."});
+      throw CheckpointError(
+          path + " does not exist",
+          {.operation = "checkpoint",
+           .advice = "A file of the checkpoint is missing: resume from an older one."});
     return std::make_unique<ObjectFile>(client_, key, std::move(*object));
   }
 

@@ -68,23 +68,19 @@ bool S3Client::abort_upload(const Upload& upload) {
 }
 
 std::vector<Upload> S3Client::open_uploads(const std::string& prefix) {
-  const std::string what = "list uploads of " + prefix + "*";
   std::vector<Upload> uploads;
-  for (Upload last;;) {  // of the page before
-    // A signature needs the parameters in this order.
-    const std::string query =
-        (last.key.empty() ? "" : "key-marker=" + percent_encoded(last.key) + "&") +
-        "prefix=" + percent_encoded(prefix) + "&" +
-        (last.id.empty() ? "" : "upload-id-marker=" + percent_encoded(last.id) + "&") + "uploads=";
-    const Response response = call({.url = url("", query)}, what);
-    for (const std::string& one : elements(response.body, "Upload"))
-      uploads.push_back({text_of(one, "Key"), text_of(one, "UploadId")});
-    Upload next{text_of(response.body, "NextKeyMarker"),
-                text_of(response.body, "NextUploadIdMarker")};
-    if (text_of(response.body, "IsTruncated") != "true" || next.key.empty()) break;
-    if (next == last) refuse_same_page(what);
-    last = std::move(next);
-  }
+  const std::string own = "prefix=" + percent_encoded(prefix) + "&";
+  for_each_page(
+      "list uploads of " + prefix + "*", own + "uploads=", [&](const auto& page) -> std::string {
+        for (const std::string& one : elements(page, "Upload"))
+          uploads.push_back({text_of(one, "Key"), text_of(one, "UploadId")});
+        const std::string key = text_of(page, "NextKeyMarker"),
+                          id = text_of(page, "NextUploadIdMarker");
+        if (key.empty()) return {};
+        // A signature needs the parameters in this order.
+        return "key-marker=" + percent_encoded(key) + "&" + own +
+               (id.empty() ? "" : "upload-id-marker=" + percent_encoded(id) + "&") + "uploads=";
+      });
   // Some services ignore the prefix.
   std::erase_if(uploads, [&](const Upload& one) { return !one.key.starts_with(prefix); });
   return uploads;

@@ -148,8 +148,9 @@ class Power final : public Compressor {
       const at::Tensor q = q_of(second, matrix), sum = at::mm(p_of(first, matrix), q.t());
       view(local, matrix).copy_(sum);
       view(kept, matrix).sub_(sum, 1 / ranks);  // every rank keeps its own difference from the mean
-      // A column that became zero (no gradient this time) would stay zero for ever.
-      matrix.q.copy_(at::where(q.abs().sum(0, /*keepdim=*/true) > 0, q, matrix.q));
+      // A column that became zero (no gradient this time) or is not finite would stay so for ever.
+      const at::Tensor size = q.abs().sum(0, /*keepdim=*/true);
+      matrix.q.copy_(at::where((size > 0).logical_and(size.isfinite()), q, matrix.q));
     }
     for (const Range& range : plan.plain) {
       local.narrow(0, range.offset, range.count).copy_(first.narrow(0, range.at, range.count));

@@ -79,18 +79,22 @@ class RandomK final : public Compressor {
   void drop() override { residuals_.clear(); }
 
  private:
-  // Sorted and distinct, a function of (seed, bucket, number of draws), so the same on all ranks.
-  // Drawn with replacement: about (1 - e^-share) x count of share x count draws are distinct.
+  // One element of each of k ranges of almost equal length, so k ascending indices. A function of
+  // (seed, bucket, number of draws), so the same on all ranks.
   at::Tensor indices_of(std::size_t bucket, std::int64_t count) {
     const std::uint64_t stream = (static_cast<std::uint64_t>(bucket) << 32) + draws_[bucket]++;
-    std::vector<std::int64_t> drawn(static_cast<std::size_t>(number_of(share_, count)));
-    for (std::size_t i = 0; i < drawn.size(); ++i) {
-      const kernel::PhiloxBlock block = kernel::philox(seed_, stream, i / 4);
-      drawn[i] = static_cast<std::int64_t>(
-          (static_cast<unsigned __int128>(block[i % 4]) * static_cast<std::uint64_t>(count)) >> 32);
+    const std::int64_t k = number_of(share_, count);
+    const auto begin_of = [&](std::int64_t range) {
+      return range * (count / k) + std::min(range, count % k);
+    };
+    std::vector<std::int64_t> drawn(static_cast<std::size_t>(k));
+    for (std::int64_t i = 0; i < k; ++i) {
+      const std::uint64_t word =
+          kernel::philox(seed_, stream, static_cast<std::uint64_t>(i) / 4)[i % 4];
+      const std::int64_t begin = begin_of(i), length = begin_of(i + 1) - begin;
+      drawn[i] =
+          begin + static_cast<std::int64_t>((static_cast<unsigned __int128>(word) * length) >> 32);
     }
-    std::sort(drawn.begin(), drawn.end());
-    drawn.erase(std::unique(drawn.begin(), drawn.end()), drawn.end());
     return at::tensor(drawn, at::kLong);
   }
 
