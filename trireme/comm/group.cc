@@ -36,13 +36,15 @@ std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> ranks,
   std::vector<bool> seen(static_cast<std::size_t>(size()));
   for (const int member : ranks) {
     checks_->require(member >= 0 && member < size(), "subgroup",
-                     "rank " + std::to_string(member) + " of " + std::to_string(size()) + " ranks");
+                     "rank " + std::to_string(member) + " is not in this communicator, which has " +
+                         "ranks 0 to " + std::to_string(size() - 1));
     checks_->require(!seen[static_cast<std::size_t>(member)], "subgroup",
                      "rank " + std::to_string(member) + " is named twice");
     seen[static_cast<std::size_t>(member)] = true;
   }
   checks_->require(seen[static_cast<std::size_t>(rank())], "subgroup",
-                   "rank " + std::to_string(rank()) + " makes a group that it is no member of");
+                   "rank " + std::to_string(rank()) +
+                       " calls subgroup() with ranks that do not include it; only members may");
   const std::uint64_t id = engine_->group_id(ranks, group);
   return std::shared_ptr<Communicator>(
       new Communicator(engine_->group({ranks.begin(), ranks.end()}, std::string(group), id)));

@@ -234,11 +234,10 @@ void check(const CallChecks& checks, const SparseRows& in, ReduceOp op) {
   const auto require = [&](bool condition, const std::string& what) {
     checks.require(condition, "sparse_all_reduce", what);
   };
-  require(op == ReduceOp::Sum || op == ReduceOp::Mean, "a row that is not there has no " +
-                                                           std::string(comm::name_of(op)) +
-                                                           "; Sum and Mean are defined");
+  require(op == ReduceOp::Sum || op == ReduceOp::Mean,
+          "sparse_all_reduce supports Sum and Mean, not " + std::string(comm::name_of(op)));
   checks.reducible(in.dtype, op, "sparse_all_reduce");
-  require(in.width > 0, "rows of 0 elements");
+  require(in.width > 0, "`width` is 0; a row needs at least one element");
   require(in.values.size() == in.indices.size() * in.row_bytes(),
           std::to_string(in.values.size()) + " bytes of values, must be " +
               std::to_string(in.indices.size()) + " rows * " + std::to_string(in.width) + " of " +
@@ -246,7 +245,8 @@ void check(const CallChecks& checks, const SparseRows& in, ReduceOp op) {
               std::to_string(in.indices.size() * in.row_bytes()));
   for (const std::int64_t index : in.indices) {
     checks.require(index >= 0 && index < in.num_rows, "sparse_all_reduce", [&] {
-      return "row " + std::to_string(index) + " of a matrix of " + std::to_string(in.num_rows);
+      return "index " + std::to_string(index) + " is outside of the matrix, which has " +
+             std::to_string(in.num_rows) + " rows";
     });
   }
 }

@@ -15,6 +15,8 @@ namespace trireme::inline v0::format {
 namespace {
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // as Python's safetensors
+constexpr const char* kTorn =
+    "The file is torn or was changed: use another copy or an older checkpoint.";
 
 class Parser {
  public:
@@ -48,12 +50,12 @@ class Parser {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& what, std::uint64_t offset) const {
-    throw CheckpointError(
-        title_ + ": " + what,
-        {.operation = "read",
-         .label = "offset " + std::to_string(offset) + " of " + std::to_string(file_bytes_),
-         .advice = "The file is torn or was changed: use another copy or an older checkpoint."});
+  [[noreturn]] void refuse(const std::string& what, std::uint64_t offset,
+                           const std::string& advice = kTorn) const {
+    throw CheckpointError(title_ + ": " + what, {.operation = "read",
+                                                 .label = "offset " + std::to_string(offset) +
+                                                          " of " + std::to_string(file_bytes_),
+                                                 .advice = advice});
   }
 
   std::string header_text() const {
@@ -84,7 +86,11 @@ class Parser {
       refuse("tensor \"" + entry.name + "\" " + what, base_ + at);
     };
     const auto dtype = dtype_named(entry.dtype);
-    if (!dtype) fail("has the type \"" + entry.dtype + "\", which Trireme does not know");
+    if (!dtype)
+      refuse("tensor \"" + entry.name + "\" has the type \"" + entry.dtype +
+                 "\", which Trireme does not know",
+             base_ + at,
+             "Convert it to F64, F32, BF16, F16, I64, I32, I16, I8, U8 or BOOL, which it knows.");
     if (end < begin) fail("ends before it begins");
     if (end > data_bytes) {
       fail("lies outside of the file: it ends at byte " + std::to_string(end) + " of " +

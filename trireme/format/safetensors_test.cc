@@ -137,6 +137,16 @@ TEST(Safetensors, RefusesShapesThatDoNotFit) {
   EXPECT_THAT(one("F8_E4M3", "[8]"), HasSubstr("F8_E4M3"));
 }
 
+TEST(Safetensors, AForeignTypeIsNoDamage) {
+  const std::string file = file_with("{" + entry("a", "U32", "[2]", "[0,8]") + "}", "12345678");
+  try {
+    parse_safetensors(bytes_of(file), "x");
+    FAIL() << "accepted";
+  } catch (const CheckpointError& error) {
+    EXPECT_THAT(error.advice(), HasSubstr("Convert it to F64"));
+  }
+}
+
 TEST(Safetensors, NamesMustDifferWhenWriting) {
   const auto write = [](std::vector<TensorView> tensors) {
     write_safetensors(std::move(tensors), {}, [](std::span<const std::byte>) {});

@@ -340,7 +340,6 @@ std::shared_ptr<net::Transport> Job::Impl::connect() {
       .host = rendezvous::own_address(env.coordinator, options.interface),
       .epoch = changes.epoch().number,
       .timeout = options.timeout,
-      .patience = options.timeout + options.timeout_user_code,
       .sockets = options.sockets,
       .rate = options.rate};
   if (changes.elastic()) connect_options.cancelled = [this] { return changes.is_over(); };

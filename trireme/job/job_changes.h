@@ -6,6 +6,7 @@
 // except for enter_next(), kept() and the agreed stop.
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -79,7 +80,7 @@ class JobChanges {
   std::shared_ptr<Waiter> waiter_;
   std::function<void()> enter_next_, on_news_;
   std::shared_ptr<Kept> kept_;
-  int agreed_stop_ = 0;
+  std::atomic<int> agreed_stop_ = 0;
   mutable std::mutex mutex_;
   std::optional<rendezvous::Epoch> latest_, entered_;  // guarded by mutex_
   TimePoint told_{}, entered_told_{};                  // guarded by mutex_

@@ -19,8 +19,9 @@ void take_seconds(const rendezvous::Getenv& get, const char* name, Duration stan
   char* end = nullptr;
   const double seconds = std::strtod(text->c_str(), &end);
   if (*end != '\0' || !(seconds > 0) || seconds > 1e9) {
-    throw ConfigError(std::string(name) + "=" + *text + " is not a number of seconds",
-                      {.operation = "config", .advice = "For example: TRIREME_TIMEOUT=30"});
+    throw ConfigError(
+        std::string(name) + "=" + *text + " is not a number of seconds",
+        {.operation = "config", .advice = "For example: " + std::string(name) + "=30"});
   }
   value = from_seconds(seconds);
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -97,6 +98,7 @@ void divide(DType dtype, void* values, std::size_t count, double by) {
 std::vector<FoldStep> fold_steps(std::span<const LeafRange> nodes, std::uint32_t total) {
   std::vector<LeafRange> left(nodes.begin(), nodes.end());
   TRIREME_CHECK(std::is_sorted(left.begin(), left.end()));
+  TRIREME_CHECK(left.size() <= std::numeric_limits<std::uint16_t>::max() + 1u);  // slots
   const auto slot_of = [&](LeafRange node) {  // a partial sum is in the slot of its first operand
     const auto at = std::lower_bound(nodes.begin(), nodes.end(), LeafRange{node.first, 0});
     return static_cast<std::uint16_t>(at - nodes.begin());

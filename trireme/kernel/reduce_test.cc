@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "trireme/base/check.h"
 #include "trireme/kernel/isa.h"
 #include "trireme/kernel/reduce_table.h"
 
@@ -219,6 +220,14 @@ TEST(Reduce, DivideReachesEveryElement) {
     divide(DType::F64, values.data(), count, 4);
     EXPECT_EQ(values, expected);
   }
+}
+
+// A step has 16 bits for the number of a slot.
+TEST(FoldSteps, RefuseMoreNodesThanThereAreSlots) {
+  std::vector<LeafRange> leaves;
+  for (std::uint32_t leaf = 0; leaf < 65'537; ++leaf) leaves.push_back({leaf, 1});
+  EXPECT_EQ(fold_steps(std::span(leaves).first(65'536), 65'536).size(), 65'535u);
+  EXPECT_THROW(fold_steps(leaves, 65'537), CheckFailure);
 }
 
 }  // namespace

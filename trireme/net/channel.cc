@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "trireme/base/check.h"
@@ -153,7 +154,12 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
       return false;
     }
     if (start.area > 0) return take_area();
-    incoming.front().frame->resize(start.head, start.payload);
+    try {
+      incoming.front().frame->resize(start.head, start.payload);
+    } catch (const std::bad_alloc&) {
+      fail(lost("there is no memory for the " + std::to_string(bytes) + " bytes that it sent"));
+      return false;
+    }
     body_got = 0;
     return true;
   }
@@ -421,7 +427,9 @@ class SocketAcceptor final : public Acceptor {
 
 void ChannelFrame::resize(std::size_t head_bytes, std::size_t payload_bytes) {
   const auto fit = [](std::unique_ptr<std::byte[]>& memory, std::size_t& room, std::size_t bytes) {
-    if (bytes > room) memory = std::make_unique_for_overwrite<std::byte[]>(room = bytes);
+    if (bytes <= room) return;
+    memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    room = bytes;
   };
   fit(head_, head_room_, head_bytes);
   fit(payload_, payload_room_, payload_bytes);

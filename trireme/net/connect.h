@@ -29,9 +29,6 @@ struct ConnectOptions {
   std::string host = "127.0.0.1";  // tcp: the address to listen on, IPv4 or IPv6
   std::uint32_t epoch = 0;         // epoch of the membership; both ends must agree
   Duration timeout = std::chrono::seconds(30);
-  /// tcp: the system ends a connection after the peer has not read for this long, for example
-  /// because it runs user code.
-  Duration patience = std::chrono::minutes(31);
   /// In an elastic job: true once the ranks have changed. Connecting then ends with PeerLost.
   std::function<bool()> cancelled = {};
   std::vector<bool> skip = {};  // tcp: peers to which no connection is made; empty: none

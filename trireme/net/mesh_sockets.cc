@@ -142,7 +142,6 @@ Sockets connect_all(Waiter& waiter, const ConnectOptions& options, const Exchang
   for (const auto& of_peer : sockets) {
     for (const auto& socket : of_peer) {
       if (kind != SocketKind::Tcp) continue;
-      set_patience(socket.get(), options.patience);
       bound_local_queue(socket.get());
       bound_rate(socket.get(), options.rate);
     }

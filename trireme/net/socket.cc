@@ -306,7 +306,8 @@ Listener listen_tcp(const std::string& host, std::uint16_t port) {
 Listener listen_unix(std::string name) {
   if (!name.empty()) return {listening(unix_address(name)), "unix " + name};
   unsigned char random[16];
-  RAND_bytes(random, sizeof random);
+  if (RAND_bytes(random, sizeof random) != 1)
+    throw ResourceError("the system has no random numbers", {.operation = "net"});
   name = "trireme-" + to_hex(std::as_bytes(std::span(random)));
   return {listening(unix_address(name)), "unix " + name};
 }

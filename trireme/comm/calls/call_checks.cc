@@ -25,7 +25,8 @@ void CallChecks::counts(std::span<const std::size_t> counts, std::string_view op
 
 void CallChecks::root(int root, std::string_view operation) const {
   require(root >= 0 && root < size_, operation, [&] {
-    return "root " + std::to_string(root) + " of " + std::to_string(size_) + " ranks";
+    return "the root is rank " + std::to_string(root) + ", but the group has ranks 0 to " +
+           std::to_string(size_ - 1);
   });
 }
 

@@ -31,6 +31,15 @@ TEST(CallChecks, RefuseWhatCannotBeRight) {
   EXPECT_FALSE(asked);
 }
 
+TEST(CallText, PrintsWhateverAPeerSent) {
+  Header header;
+  header.kind = header.part_of = OpKind::Send;
+  header.root = static_cast<std::int32_t>(3000000000);  // the tag
+  header.dtype = static_cast<DType>(200);
+  header.count = 7;
+  EXPECT_EQ(call_text(header, header), "send(tag 3000000000, unknown type, 7) as call 0");
+}
+
 TEST(CallQueue, StartsOneCallAfterTheOther) {
   CallQueue queue;
   EXPECT_EQ(queue.start(), nullptr);

@@ -104,7 +104,7 @@ std::exception_ptr CallWaits::timeout_error(Duration waited, const PeerWatch::Ve
   return std::make_exception_ptr(TimeoutError(
       "waited " + seconds_text(waited) + " for " +
           (on_device         ? "its device to copy"
-           : missing.empty() ? "its own sends"
+           : missing.empty() ? "a peer to take what this rank sent"
                              : "rank " + missing) +
           facts.text() + (verdict.explanation.empty() ? "" : "; " + verdict.explanation),
       std::move(context)));

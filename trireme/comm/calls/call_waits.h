@@ -47,11 +47,12 @@ class CallWaits final : public WorkOwner {
 
   /// on_deadline() for a call that need not be the running one.
   TimePoint on_deadline_of(const CallNames& call, TimePoint now, Duration waited);
+  /// The error of a call that has waited so long. Progress context.
+  std::exception_ptr timeout_error(Duration waited, const PeerWatch::Verdict& verdict,
+                                   const CallNames& call) const;
 
  private:
   bool owes(int peer, const CallNames& call) const;
-  std::exception_ptr timeout_error(Duration waited, const PeerWatch::Verdict& verdict,
-                                   const CallNames& call) const;
 
   Engine& engine_;
   std::mutex mutex_;  // running_

@@ -95,11 +95,11 @@ Work Calls::all_reduce(std::span<const Term> terms, const kernel::LeafShares& le
                        const OpOptions& options) {
   const std::uint32_t total = leaves.total;
   checks_->reducible(out.dtype, ReduceOp::Sum, "all_reduce");
-  checks_->require(total > 0, "all_reduce", "a sum of no leaves");
+  checks_->require(total > 0, "all_reduce", "`total` is 0; a sum needs at least one leaf");
   const auto nodes = kernel::maximal_nodes(leaves.of(size_, rank_), total);
   checks_->require(terms.size() == nodes.size(), "all_reduce", [&] {
-    return text_of(terms.size()) + " terms given, " + text_of(nodes.size()) +
-           " are this rank's of " + text_of(total) + " leaves";
+    return text_of(terms.size()) + " terms were given, but this rank's share of " + text_of(total) +
+           " leaves has " + text_of(nodes.size());
   });
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     checks_->require(terms[i].first == nodes[i].first && terms[i].count == nodes[i].count,
@@ -183,7 +183,8 @@ Work Calls::recv(Buffer buffer, int peer, std::uint32_t tag, const OpOptions& op
 Operation Calls::message(OpKind kind, const Buffer& buffer, int peer, std::uint32_t tag,
                          const OpOptions& options) const {
   checks_->require(peer >= 0 && peer < size_ && peer != rank_, name_of(kind), [&] {
-    return "peer " + std::to_string(peer) + " of " + std::to_string(size_) + " ranks";
+    return "the peer is rank " + std::to_string(peer) + "; it must be another rank of 0 to " +
+           std::to_string(size_ - 1);
   });
   Operation operation = operation_of(kind, buffer, buffer.count, options);
   operation.root = peer;
@@ -216,7 +217,7 @@ Work Calls::reduce_scatter_v(Buffer in, Buffer out, std::span<const std::size_t>
   checks_->require(in.count == sum_of(counts), "reduce_scatter",
                    [&] { return "in holds " + text_of(in) + ", must be " + sum_text(counts); });
   checks_->require(out.count == counts[rank_] && out.dtype == in.dtype, "reduce_scatter", [&] {
-    return "out holds " + text_of(out) + ", must be rank " + std::to_string(rank_) + "'s " +
+    return "out holds " + text_of(out) + ", must hold this rank's count of " +
            text_of(counts[rank_]) + " of in's type";
   });
   Operation operation = operation_of(OpKind::ReduceScatter, in, in.count, options);
@@ -235,8 +236,7 @@ Work Calls::gather_v(Buffer in, Buffer out, std::span<const std::size_t> counts,
   checks_->root(root, "gather");
   checks_->counts(counts, "gather");
   checks_->require(in.count == counts[rank_], "gather", [&] {
-    return "in holds " + text_of(in) + ", rank " + std::to_string(rank_) + "'s count is " +
-           text_of(counts[rank_]);
+    return "in holds " + text_of(in) + ", this rank's count is " + text_of(counts[rank_]);
   });
   if (rank_ != root) {
     out = {};
@@ -261,8 +261,7 @@ Work Calls::scatter_v(Buffer in, Buffer out, std::span<const std::size_t> counts
   checks_->root(root, "scatter");
   checks_->counts(counts, "scatter");
   checks_->require(out.count == counts[rank_], "scatter", [&] {
-    return "out holds " + text_of(out) + ", rank " + std::to_string(rank_) + "'s count is " +
-           text_of(counts[rank_]);
+    return "out holds " + text_of(out) + ", this rank's count is " + text_of(counts[rank_]);
   });
   if (rank_ != root) {
     in = {};
@@ -302,8 +301,8 @@ Work Calls::all_to_all_v(Buffer in, Buffer out, std::span<const std::size_t> sen
     return "out holds " + text_of(out) + ", must be " + sum_text(recv_counts) + " of in's type";
   });
   checks_->require(send_counts[rank_] == recv_counts[rank_], "all_to_all", [&] {
-    return "rank " + std::to_string(rank_) + " keeps " + text_of(send_counts[rank_]) +
-           " elements, but expects " + text_of(recv_counts[rank_]) + " of itself";
+    return "this rank keeps " + text_of(send_counts[rank_]) + " elements, but expects " +
+           text_of(recv_counts[rank_]) + " of itself";
   });
   Operation operation = operation_of(OpKind::AllToAll, in, 0, options);
   operation.algorithm = selection_->pick(OpKind::AllToAll, options.algorithm, "pairwise");

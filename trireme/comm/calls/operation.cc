@@ -148,7 +148,7 @@ std::string call_text(const Header& header, const Header& other) {
       add("root " + std::to_string(header.root));
       break;
     case OpKind::Send:
-      add("tag " + std::to_string(header.root));
+      add("tag " + std::to_string(static_cast<std::uint32_t>(header.root)));
       break;
     default:
       break;

@@ -91,7 +91,7 @@ std::exception_ptr Messages::mismatch(const Call& call, int peer) const {
                            .operation = "recv",
                            .peer = facts.world_rank(peer),
                            .label = call.operation.label,
-                           .advice = "Send and receive must name the same count and type, and "
+                           .advice = "Give send and receive the same count and type, and "
                                      "both CPU or both device memory."}));
 }
 

@@ -12,8 +12,9 @@ namespace {
 // call.
 void check_memory(const std::string& name, const Buffer& buffer) {
   if (buffer.device.kind == DeviceKind::Cpu) return;
-  throw ConfigError(name + " lies on a device, and a Negotiator takes the host's memory only",
-                    {.operation = "negotiate", .advice = "Call the Communicator itself."});
+  throw ConfigError(
+      name + " lies on a device, and a Negotiator takes the host's memory only",
+      {.operation = "negotiate", .advice = "Call the Communicator's method instead."});
 }
 
 }  // namespace
@@ -53,7 +54,7 @@ Work Negotiator::all_gather(std::string name, Buffer in, Buffer out) {
   check_memory(name, in);
   check_memory(name, out);
   if (out.count != in.count * static_cast<std::size_t>(core_->size()) || out.dtype != in.dtype) {
-    throw ConfigError("out must hold every rank's part of " + name,
+    throw ConfigError("out of " + name + " must have in.count x size elements of in's type",
                       {.operation = "negotiate", .advice = "Correct the call."});
   }
   const Signature signature{.kind = OpKind::AllGather, .dtype = in.dtype, .count = in.count};

@@ -67,7 +67,7 @@ void Negotiator::Core::listen_to_all() {
 
 Work Negotiator::Core::submit(std::string name, Signature signature, Start start) {
   if (name.empty() || name.size() > kLongestName) {
-    throw ConfigError("a name of " + std::to_string(name.size()) + " bytes",
+    throw ConfigError("the name has " + std::to_string(name.size()) + " bytes",
                       {.rank = name_,
                        .operation = "negotiate",
                        .advice = "Give every submission a name of 1 to 400 bytes."});
@@ -217,7 +217,9 @@ void Negotiator::Core::start(const std::string& name) {
   if (found == pending_.end()) {
     return fail(std::make_exception_ptr(RefusedError(
         "rank 0 starts " + name + ", which rank " + std::to_string(name_) + " has not submitted",
-        {.rank = name_, .operation = "negotiate"})));
+        {.rank = name_,
+         .operation = "negotiate",
+         .advice = "This is a bug in Trireme: please report it."})));
   }
   const Pending pending = std::move(found->second);
   pending_.erase(found);
@@ -267,9 +269,15 @@ TimePoint Negotiator::Core::on_deadline(const std::string& name, std::atomic<boo
     if (pending_.count(name) == 0 && data_) runs = data_->engine_;
   });
   if (runs) return runs->waits.on_deadline(now, waited);
-  if (const auto& watch = engine_->facts.options.watch;
-      !asked && watch && watch->ask("negotiate " + name, waited).keep_waiting) {
-    return now + engine_->facts.options.timeout;
+  if (const auto& watch = engine_->facts.options.watch; !asked && watch) {
+    const PeerWatch::Verdict verdict = watch->ask("negotiate " + name, waited);
+    if (verdict.lost_rank >= 0) {
+      waiter_->run([self = shared_from_this(), waited, verdict, name] {
+        self->fail(self->engine_->waits.timeout_error(waited, verdict, {"negotiate", name}));
+      });
+      return TimePoint::max();
+    }
+    if (verdict.keep_waiting) return now + engine_->facts.options.timeout;
   }
   const bool asked_before = asked.exchange(true);
   waiter_->run([self = shared_from_this(), name, asked_before] {
@@ -277,7 +285,7 @@ TimePoint Negotiator::Core::on_deadline(const std::string& name, std::atomic<boo
     self->refuse({.kind = RecordKind::Refuse,
                   .code = static_cast<std::int32_t>(ExitCode::Timeout),
                   .name = name,
-                  .text = "rank 0 does not say who is missing"});
+                  .text = "rank 0 did not answer which ranks have not submitted it"});
   });
   return asked_before ? TimePoint::max() : now + kAnswerWithin;
 }
@@ -287,11 +295,11 @@ void Negotiator::Core::close() {
     if (self->failure_) return;
     if (!self->pending_.empty()) {
       self->fail(std::make_exception_ptr(
-          PeerLost("rank " + std::to_string(self->name_) + " let go of its negotiator while " +
+          PeerLost("rank " + std::to_string(self->name_) + " destroyed its Negotiator while " +
                        self->pending_.begin()->first + " was open",
                    {.rank = self->name_,
                     .operation = "negotiate",
-                    .advice = "Wait for all Works before the negotiator goes."})));
+                    .advice = "Wait for all Works before the Negotiator is destroyed."})));
       self->control_->abort(self->failure_);
       return;
     }
@@ -310,7 +318,7 @@ void Negotiator::Core::close() {
   std::shared_ptr<Communicator> control, data;  // destroyed outside the progress context: may block
   in_context(waiter_, [&] {
     fail(std::make_exception_ptr(
-        PeerLost("the negotiator was let go", {.rank = name_, .operation = "negotiate"})));
+        PeerLost("the Negotiator was destroyed", {.rank = name_, .operation = "negotiate"})));
     control = std::move(control_);
     data = std::move(data_);
   });

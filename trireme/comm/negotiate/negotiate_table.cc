@@ -35,7 +35,7 @@ void NegotiationTable::hear(int rank, Record record, std::vector<Record>& answer
     default:
       break;
   }
-  throw RefusedError(name_of(rank) + " said something that is no submission");
+  throw RefusedError(name_of(rank) + " sent an invalid record");
 }
 
 void NegotiationTable::ready(int rank, const std::string& name, const Signature& signature,

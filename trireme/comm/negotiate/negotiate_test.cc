@@ -87,6 +87,23 @@ TEST(Negotiate, APeerInUserCodeIsWaitedForAtTheEnd) {
   }
 }
 
+// Its connections have not ended: only the watch knows.
+TEST(Negotiate, ALostRankIsNoMissingSubmission) {
+  struct Knowing final : PeerWatch {
+    Verdict ask(std::string_view, Duration) override { return {.lost_rank = 1}; }
+    void activity(std::string_view, bool) noexcept override {}
+  };
+  run_ranks(3, [](RankContext& rank) {
+    Communicator world(rank.transport, {.watch = std::make_shared<Knowing>()});
+    Negotiator negotiator(world);
+    if (rank.rank == 1) return rank.waiter->sleep(100s);
+    std::vector<float> x{1};
+    EXPECT_THAT([&] { negotiator.all_reduce("x", buffer_of(x), Sum).wait(); },
+                ::testing::ThrowsMessage<PeerLost>(HasSubstr("rank 1 is lost")));
+    rank.waiter->sleep(1s);  // the other one sees it itself
+  });
+}
+
 TEST(Negotiate, OtherCollectivesTakePart) {
   run_ranks(3, [](RankContext& rank) {
     Negotiator negotiator(*rank.world);

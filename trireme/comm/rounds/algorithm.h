@@ -91,7 +91,8 @@ using comm::Algorithm;
 
 /// Registers a custom all-reduce; --algorithm, `comm.algorithm`, `trireme show` and `trireme
 /// verify` then accept its name. Throws ConfigError if the name is taken, empty, longer than 16
-/// characters, "auto" or "direct". Returns its entry (registry.h), never null.
+/// characters, "auto", "direct", "mpi-native", "nccl" or "nccl-native". Returns its entry
+/// (registry.h), never null.
 ///
 ///     const auto registered = trireme::register_all_reduce("mine", mine);
 const comm::AlgorithmEntry* register_all_reduce(std::string name, comm::Generator generator,

@@ -51,8 +51,9 @@ Program record(std::string_view name, const Generator& generator, int size, int 
     Algorithm algorithm(rank, size, root, hosts, pieces);
     generator(algorithm);
     if (rank > 0 && algorithm.num_chunks() != program.num_chunks) {
-      refuse("rank 0 cuts " + std::to_string(program.num_chunks) + " chunks, rank " +
-             std::to_string(rank) + " " + std::to_string(algorithm.num_chunks()));
+      refuse("rank 0 uses " + std::to_string(program.num_chunks) + " chunks, rank " +
+             std::to_string(rank) + " uses " + std::to_string(algorithm.num_chunks()) +
+             "; all ranks must use the same number");
     }
     program.num_chunks = algorithm.num_chunks();
     program.rounds_of_rank.push_back(algorithm.take());
@@ -60,7 +61,8 @@ Program record(std::string_view name, const Generator& generator, int size, int 
       for (const auto* side : {&round.sends, &round.receives}) {
         for (const Transfer& transfer : *side) {
           if (transfer.peer < 0 || transfer.peer >= size || transfer.peer == rank) {
-            refuse("rank " + std::to_string(rank) + " names peer " + std::to_string(transfer.peer));
+            refuse("rank " + std::to_string(rank) + " names peer " + std::to_string(transfer.peer) +
+                   ", but peers are the other ranks of 0 to " + std::to_string(size - 1));
           }
         }
       }

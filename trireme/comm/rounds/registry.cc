@@ -8,6 +8,8 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/comm/calls/operation.h"
+#include "trireme/comm/native/native_backend.h"
+#include "trireme/comm/nccl/gpu_plan.h"
 
 namespace trireme::inline v0 {
 namespace comm {
@@ -44,22 +46,6 @@ const AlgorithmEntry* find(const Registry& all, OpKind kind, std::string_view na
 
 }  // namespace
 
-const AlgorithmEntry& register_algorithm(AlgorithmEntry entry) {
-  Registry& all = registry();
-  std::lock_guard lock(all.mutex);
-  const auto refuse = [&](const std::string& why) {
-    throw ConfigError("cannot register algorithm \"" + entry.name + "\" for " +
-                          std::string(name_of(entry.kind)) + ": " + why,
-                      {.operation = "register_algorithm", .advice = "Choose another name."});
-  };
-  if (entry.name.empty() || entry.name.size() > sizeof Header::algorithm) {
-    refuse("a name has 1 to " + std::to_string(sizeof Header::algorithm) + " characters");
-  }
-  if (entry.name == "auto" || entry.name == "direct") refuse("the name has a meaning of its own");
-  if (find(all, entry.kind, entry.name)) refuse("there is one of that name");
-  return all.entries.emplace_back(std::move(entry));
-}
-
 const AlgorithmEntry* find_algorithm(OpKind kind, std::string_view name) {
   Registry& all = registry();
   std::lock_guard lock(all.mutex);
@@ -87,8 +73,22 @@ bool ships(const AlgorithmEntry& entry) {
 
 const comm::AlgorithmEntry* register_all_reduce(std::string name, comm::Generator generator,
                                                 std::string about) {
-  return &comm::register_algorithm(
-      {comm::OpKind::AllReduce, std::move(name), std::move(about), std::move(generator)});
+  using namespace comm;
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError("cannot register algorithm \"" + name + "\" for all_reduce: " + why,
+                      {.operation = "register_all_reduce", .advice = "Choose another name."});
+  };
+  if (name.empty() || name.size() > sizeof Header::algorithm) {
+    refuse("a name has 1 to " + std::to_string(sizeof Header::algorithm) + " characters");
+  }
+  constexpr std::string_view kReserved[] = {"auto", "direct", kMpiNative, nccl::kNative,
+                                            nccl::kFixedTree};
+  if (std::ranges::find(kReserved, name) != std::end(kReserved)) refuse("the name is reserved");
+  if (find(all, OpKind::AllReduce, name)) refuse("an algorithm of this name exists");
+  return &all.entries.emplace_back(
+      AlgorithmEntry{OpKind::AllReduce, std::move(name), std::move(about), std::move(generator)});
 }
 
 }  // namespace trireme::inline v0

@@ -47,9 +47,6 @@ struct AlgorithmEntry {
   bool by_hosts = false;               // its rounds depend on which ranks share a host
 };
 
-/// Adds an algorithm. ConfigError if the name is taken for `kind`, empty, longer than 16
-/// characters, "auto" or "direct".
-const AlgorithmEntry& register_algorithm(AlgorithmEntry entry);
 /// Null if there is none.
 const AlgorithmEntry* find_algorithm(OpKind kind, std::string_view name);
 /// All algorithms of `kind`; those that ship come first.

@@ -53,7 +53,7 @@ class Resolver {
         refuse(ends.second,
                "never receives what rank " + text(ends.first) + " sends of chunk " +
                    text(wire.messages.front().chunk),
-               "Add the receive, or leave the send away.");
+               "Add the receive or remove the send.");
       }
     }
     return std::move(routes_);
@@ -156,8 +156,8 @@ class Resolver {
       if (held[i].first < held[i - 1].end()) {
         refuse(rank,
                "adds leaf " + std::to_string(held[i].first) + " twice to chunk " + text(chunk),
-               "Send it only what it has not got yet, or let it receive with copy_from, which "
-               "replaces what it holds.");
+               "Send it only leaves that it does not hold, or receive with copy_from, which "
+               "replaces what the rank holds.");
       }
     }
     auto merges = kernel::merges(held, layout_.total);
@@ -170,7 +170,7 @@ class Resolver {
     for (const int chunk : routes_[rank].wanted) {
       if (held_[rank].at(chunk) != Nodes{{0, layout_.total}}) {
         refuse(rank, "ends without the whole sum of chunk " + text(chunk),
-               "Somebody who has what it lacks must send it in an earlier round.");
+               "A rank that holds the missing leaves must send them in an earlier round.");
       }
     }
   }

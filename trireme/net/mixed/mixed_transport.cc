@@ -110,7 +110,8 @@ std::shared_ptr<Transport> connect_mixed(const std::shared_ptr<Waiter>& waiter,
     ranks.push_back(rank);
   }
   within.size = static_cast<int>(ranks.size());
-  within.names = ranks;
+  within.names.clear();
+  for (const int rank : ranks) within.names.push_back(name_of(options, rank));
   bool exchanged = false;  // every rank must take part, even if it is alone on its host
   const Exchange among = [&](const std::string& mine) {
     exchanged = true;

@@ -198,6 +198,7 @@ bool ShmCore::read(int peer, std::uintptr_t address, std::span<std::byte> to) no
   const pid_t process = peer == options_.rank ? getpid() : at(peer).process;
   if (process == 0) return false;
   while (!to.empty()) {
+    if (messenger_.lost(peer)) return false;  // another process may have its number now
     iovec local{to.data(), to.size()}, remote{reinterpret_cast<void*>(address), to.size()};
     const ssize_t count = process_vm_readv(process, &local, 1, &remote, 1, 0);
     if (count <= 0) return false;
@@ -241,16 +242,18 @@ bool ShmCore::poll() {
 }
 
 bool ShmCore::poll_ring(int peer) {
-  RingReader& reader = *at(peer).reader;
+  Peer& other = at(peer);
   RingReader::Entry entry;
-  for (int taken = 0; taken < kRingFramesPerPoll; ++taken) {
-    if (!reader.peek(entry)) return taken > 0;
-    if (!take_frame(peer, reader, entry)) {
-      messenger_.lose(peer, "it wrote a frame that breaks the protocol");
-      return true;
-    }
+  int taken = 0;
+  other.in_ring = true;
+  while (taken < kRingFramesPerPoll && other.reader->peek(entry)) {
+    ++taken;
+    if (take_frame(peer, *other.reader, entry)) continue;
+    messenger_.lose(peer, "it wrote a frame that breaks the protocol");
+    break;
   }
-  return true;
+  other.in_ring = false;
+  return taken > 0;
 }
 
 bool ShmCore::take_frame(int peer, RingReader& reader, const RingReader::Entry& entry) {
@@ -317,7 +320,7 @@ void ShmCore::read_socket(int peer) {
   while (auto received = receive_control(other.socket.get(), ended)) {
     other.link ? keep_region(peer, *received) : meet(peer, *received);
   }
-  if (!ended) return;
+  if (!ended || other.in_ring) return;  // a continuation called map(); poll() comes back
   if (!other.link) refuse(peer, "closed its socket or does not speak this version");
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, other.socket.get(), nullptr);
   while (!messenger_.lost(peer) && poll_ring(peer)) {  // what it sent before it ended still counts

@@ -67,7 +67,8 @@ class ShmCore final : public FrameCarrier, public HostMemory {
     std::unique_ptr<ShmLink> link;
     std::unique_ptr<RingReader> reader;
     std::unordered_map<std::uint32_t, PeerRegion> regions;
-    pid_t process = 0;  // 0: its memory cannot be read
+    pid_t process = 0;     // 0: its memory cannot be read
+    bool in_ring = false;  // poll_ring() is on the stack
   };
 
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }

@@ -41,12 +41,14 @@ TcpLink::~TcpLink() {
 
 void TcpLink::stop_writing() noexcept { shutdown(socket_.get(), SHUT_WR); }
 
-// Returns the bytes written; 0 if the socket is full or broken (reading finds out which).
+// Returns the bytes written; 0 if the socket is full or broken (reading finds out which). The system
+// tells the error of a broken socket once, so it is kept for the reader.
 std::size_t TcpLink::write_some(std::span<const std::byte> head,
                                 std::span<const std::byte> payload) {
   iovec parts[2] = {{const_cast<std::byte*>(head.data()), head.size()},
                     {const_cast<std::byte*>(payload.data()), payload.size()}};
   const ssize_t count = send_parts(socket_.get(), parts);
+  if (count < 0 && !may_send_later() && errno != EPIPE) write_error_ = errno;
   blocked_ = count < static_cast<ssize_t>(head.size() + payload.size());
   if (blocked_) unsent_.store(true, std::memory_order_relaxed);
   return static_cast<std::size_t>(std::max<ssize_t>(count, 0));
@@ -218,12 +220,10 @@ bool TcpLink::received(ssize_t count, const char*& ended) {
     messenger_.note_move(peer_);
     return true;
   }
-  closed_ = count == 0 || errno == ECONNRESET || errno == EPIPE;
-  if (count == 0) {
-    ended = "its process has ended or left the group";
-  } else if (!would_block()) {
-    ended = std::strerror(errno);
-  }
+  if (count < 0 && would_block()) return false;
+  const int error = count < 0 ? errno : write_error_;
+  closed_ = error == 0 || error == ECONNRESET || error == EPIPE;
+  ended = error == 0 ? "its process has ended or left the group" : std::strerror(error);
   return false;
 }
 

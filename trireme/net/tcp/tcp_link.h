@@ -71,6 +71,7 @@ class TcpLink final : public Link {
   std::size_t data_offset_ = 0;  // position in the message
   std::size_t data_left_ = 0;    // bytes left of the chunk that is being read
   bool closed_ = false;
+  int write_error_ = 0;  // errno of the write that failed
 };
 
 }  // namespace trireme::inline v0::net

@@ -7,9 +7,15 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <future>
+#include <thread>
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/base/waiter/real_waiter.h"
+#include "trireme/net/connect.h"
+#include "trireme/net/mesh_sockets.h"
+#include "trireme/net/still_waiter_test.h"
 
 namespace trireme::net {
 namespace {
@@ -116,6 +122,55 @@ TEST(TcpLink, SaysThatBytesAreLeftAsSoonAsTheSocketIsFull) {
     ASSERT_TRUE(link.try_send(frame, bytes));
   }
   EXPECT_TRUE(unsent);
+}
+
+// The system tells it once.
+TEST(TcpLink, AnErrorThatAWriteHasFoundIsTheReason) {
+  const auto waiter = RealWaiter::make();
+  Messenger messenger(0, 2, waiter);
+  const Listener listener = listen_tcp("127.0.0.1");
+  Descriptor own = dial(*waiter, listener.address, waiter->now() + std::chrono::seconds(10));
+  {
+    const Descriptor peer = accept_now(listener);
+    const linger none{.l_onoff = 1, .l_linger = 0};  // closing resets the connection
+    ASSERT_EQ(setsockopt(peer.get(), SOL_SOCKET, SO_LINGER, &none, sizeof none), 0);
+  }
+  std::atomic<bool> unsent{false};
+  TcpLink link(messenger, 1, std::move(own), unsent);
+  pollfd reset{link.socket(), POLLIN, 0};
+  ASSERT_EQ(::poll(&reset, 1, 10'000), 1);
+  link.try_send({FrameKind::Eager, 0, 1, 0}, {});
+  const char* ended = nullptr;
+  EXPECT_FALSE(link.read(ended));
+  EXPECT_STREQ(ended, "Connection reset by peer");
+  EXPECT_TRUE(link.closed());
+}
+
+TEST(TcpTransport, APeerThatBrokeTheProtocolCallsNobody) {
+  std::promise<std::string> addresses[2];
+  std::shared_future<std::string> known[2] = {addresses[0].get_future(), addresses[1].get_future()};
+  const auto exchange_of = [&](int rank) -> Exchange {
+    return [&, rank](const std::string& mine) {
+      addresses[rank].set_value(mine);
+      return std::vector{known[0].get(), known[1].get()};
+    };
+  };
+  Descriptor peer;
+  std::thread other([&] {
+    peer = std::move(connect_all(*RealWaiter::make(), {.rank = 1, .size = 2}, exchange_of(1),
+                                 SocketKind::Tcp)[0][0]);
+  });
+  const auto waiter = std::make_shared<StillWaiter>();
+  const auto transport = connect_tcp(waiter, {.rank = 0, .size = 2}, exchange_of(0));
+  other.join();
+  const Head room{.kind = static_cast<std::uint8_t>(FrameKind::Room), .length = 1000};
+  ASSERT_EQ(send(peer.get(), &room, sizeof room, MSG_NOSIGNAL), ssize_t{sizeof room});
+  waiter->wait_until([&] { return transport->lost(1); }, waiter->now() + std::chrono::seconds(30));
+  ASSERT_TRUE(transport->lost(1));
+  ASSERT_EQ(send(peer.get(), &room, sizeof room, MSG_NOSIGNAL), ssize_t{sizeof room});
+  waiter->wait_until([&] { return waiter->called(); }, waiter->now() + std::chrono::seconds(1));
+  waiter->source->poll();
+  EXPECT_FALSE(waiter->called());
 }
 
 }  // namespace

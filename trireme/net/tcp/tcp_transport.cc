@@ -21,7 +21,7 @@ class TcpCore final : public FrameCarrier {
  public:
   TcpCore(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
           std::vector<std::vector<Descriptor>> sockets)
-      : FrameCarrier(options.rank, options.size, std::move(waiter)),
+      : FrameCarrier(options.rank, options.size, std::move(waiter), options.names),
         rank_(options.rank),
         peers_(static_cast<std::size_t>(options.size)) {
     for (int peer = 0; peer < options.size; ++peer) {
@@ -52,8 +52,11 @@ class TcpCore final : public FrameCarrier {
     for (int i = 0; i < count; ++i) {
       const int peer = static_cast<int>(happened[i].data.u64 >> 32);
       const std::size_t lane = happened[i].data.u64 & 0xffffffffu;
-      if (messenger_.lost(peer)) continue;
-      if (happened[i].events & ~std::uint32_t{EPOLLOUT}) moved |= read(peer, lane);
+      if (messenger_.lost(peer)) {  // perhaps it broke the protocol and goes on sending
+        unwatch(peer, lane);
+      } else if (happened[i].events & ~std::uint32_t{EPOLLOUT}) {
+        moved |= read(peer, lane);
+      }
     }
     bool unsent = false;
     for (int peer = 0; peer < static_cast<int>(peers_.size()); ++peer) {
@@ -91,6 +94,9 @@ class TcpCore final : public FrameCarrier {
                    static_cast<std::uint64_t>(peer) << 32 | number);
     lane.events = events;
   }
+  void unwatch(int peer, std::size_t lane) {
+    if (at(peer).lanes[lane].events != 0) control(peer, lane, EPOLL_CTL_DEL, 0);
+  }
 
   bool read(int peer, std::size_t lane) {
     const char* ended = nullptr;
@@ -102,7 +108,7 @@ class TcpCore final : public FrameCarrier {
 
   void end(int peer, std::size_t lane, const char* why) {
     std::deque<Lane>& lanes = at(peer).lanes;
-    control(peer, lane, EPOLL_CTL_DEL, 0);
+    unwatch(peer, lane);
     lanes[lane].ended = true;
     const bool at_once = !lanes[lane].link.closed();
     bool all = true;
@@ -110,7 +116,7 @@ class TcpCore final : public FrameCarrier {
       if (lanes[one].ended) continue;
       all = false;
       lanes[one].link.stop_writing();
-      if (at_once) control(peer, one, EPOLL_CTL_DEL, 0);
+      if (at_once) unwatch(peer, one);
     }
     if (all || at_once) messenger_.lose(peer, why);
   }

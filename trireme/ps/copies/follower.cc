@@ -50,7 +50,10 @@ void Follower::poll(const Log& log, Service& service) {
 // The time for an answer begins when the message has left, which may take long.
 void Follower::drop_sent() {
   const std::size_t before = outgoing_.size();
-  while (!outgoing_.empty() && outgoing_.front().sent.done()) outgoing_.pop_front();
+  while (!outgoing_.empty() && outgoing_.front().sent.done()) {
+    if (outgoing_.front().entry.request) behind_bytes_ -= outgoing_.front().own.size();
+    outgoing_.pop_front();
+  }
   if (sending_ && outgoing_.size() < before && owes_since_ != TimePoint::max())
     owes_since_ = waiter_->now();
   sending_ = !outgoing_.empty();
@@ -120,9 +123,12 @@ void Follower::send(const LogEntry& entry) {
               .at = entry.at,
               .client = entry.client};
   if (entry.request) relay.request = *entry.request;
-  // The worker may get its answer, and change the memory, before this backup has the entry.
+  // The worker may get its answer, and change the memory, before this backup has the entry. If the
+  // backup falls too far behind, workers wait for it.
   std::vector<std::byte> own;
   if (!required_) own.assign(entry.memory.begin(), entry.memory.end());
+  behind_bytes_ += own.size();
+  required_ = required_ || behind_bytes_ > options_.most_behind_bytes;
   sent_ = entry.at.index;
   put(relay, entry, std::move(own));
 }
@@ -146,6 +152,7 @@ void Follower::lose() {
   if (channel_) channel_->close();
   channel_.reset();  // before the memory that it sends
   outgoing_.clear();
+  behind_bytes_ = 0;
   next_try_ = waiter_->now() + kRetryAfter;
 }
 

@@ -42,6 +42,8 @@ class Follower {
     int server = 0;          // the backup's
     std::uint32_t incarnation = 0;
     std::function<Work(std::shared_ptr<std::shared_ptr<net::Channel>> to)> dial;
+    /// Limits the copies of requests that wait for a backup that is not required().
+    std::size_t most_behind_bytes = std::size_t{1} << 30;
   };
   Follower(std::shared_ptr<Waiter> waiter, Options options);
   ~Follower();
@@ -52,7 +54,8 @@ class Follower {
   std::uint64_t acknowledged() const noexcept { return acknowledged_; }
   /// Whether the backup knows a newer primary.
   bool refused() const noexcept { return refused_; }
-  /// Whether the backup has had all of the shard: then no answer leaves before it has the entry.
+  /// Whether no answer leaves before the backup has the entry: it has had all of the shard, or is too
+  /// far behind.
   bool required() const noexcept { return required_; }
   void require() noexcept { required_ = true; }
   /// The time since which the backup owes an answer. TimePoint::max(): it owes none, or the request
@@ -96,6 +99,7 @@ class Follower {
   bool warned_ = false;                        // that it cannot have a copy
   std::uint64_t acknowledged_ = 0, sent_ = 0;  // indices
   std::deque<Outgoing> outgoing_;
+  std::size_t behind_bytes_ = 0;  // of the copies of requests in it
   net::ChannelFrame frame_;
   Work dialled_, received_;
   std::shared_ptr<std::shared_ptr<net::Channel>> arriving_;  // what is dialled; may outlive this

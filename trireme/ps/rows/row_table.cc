@@ -6,11 +6,13 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <numeric>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/observe/log.h"
 
 namespace trireme::inline v0::ps {
 namespace {
@@ -119,12 +121,14 @@ std::uint32_t RowTable::new_slot() {
   if ((slot >> slab_bits_) == slabs_.size()) {
     const std::size_t bytes = (std::size_t{slab_mask_} + 1) * stride_ * sizeof(float);
     const std::size_t rounded = rounded_up(bytes, kSlabAlignment);
-    auto* memory = static_cast<float*>(std::aligned_alloc(kSlabAlignment, rounded));
-    if (memory == nullptr || slot == RowIndex::kNone)
-      throw ResourceError("no memory for another row of \"" + table_.name + "\", which has " +
-                              grouped(static_cast<std::int64_t>(size())),
-                          {.operation = "parameter server",
-                           .advice = "Use more servers, or bound the table by max_rows."});
+    auto* memory = static_cast<float*>(
+        slot == RowIndex::kNone ? nullptr : std::aligned_alloc(kSlabAlignment, rounded));
+    if (memory == nullptr) {
+      observe::warning("no memory for another row of \"" + table_.name + "\", which has " +
+                       grouped(static_cast<std::int64_t>(size())) +
+                       ". Use more servers, or bound the table by max_rows.");
+      throw std::bad_alloc();  // ends the server: other rows of the request have been updated
+    }
     madvise(memory, rounded, MADV_HUGEPAGE);
     slabs_.emplace_back(memory);
   }

@@ -184,6 +184,15 @@ TEST(RowTable, DropsTheLeastRecentlyUpdatedRowsBeyondItsBound) {
   EXPECT_EQ(table.size(), 30u);  // slots are used again
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their allocators abort
+// It must not count as a refusal of the request: some of its rows have been updated.
+TEST(RowTable, HasNoErrorButTheAllocatorsIfThereIsNoMemory) {
+  RowTable table({.name = "huge", .width = std::int64_t{1} << 45}, /*max_rows=*/0, Sgd{});
+  const std::int64_t id = 1;
+  EXPECT_THROW(table.update({&id, 1}, nullptr, 1, 1), std::bad_alloc);
+}
+#endif
+
 TEST(RowTable, GoesOnFromWhatItSavedWithTheSameBits) {
   const AdamW adam{.learning_rate = 0.1};
   RowTable table(kTable, 50, adam);

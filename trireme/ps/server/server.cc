@@ -300,8 +300,13 @@ bool ParameterServer::follow(int client, const Relay& relay, Connection& connect
     const auto all = connection.frame.payload();
     if (relay.text_bytes > all.size()) return false;
     own.kept.clear();
-    own.service.restore({reinterpret_cast<const char*>(all.data()), relay.text_bytes},
-                        all.subspan(relay.text_bytes));
+    try {
+      own.service.restore({reinterpret_cast<const char*>(all.data()), relay.text_bytes},
+                          all.subspan(relay.text_bytes));
+    } catch (const Error&) {
+      places_.erase(relay.shard);  // perhaps half of it is there
+      throw;
+    }
     own.service.set_position(relay.at);
     return true;
   }

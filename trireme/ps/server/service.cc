@@ -219,8 +219,8 @@ void Service::begin(int client, const Request& request) {
 
 void Service::write(int client, const Request& request, std::span<const std::byte> memory) {
   if (!ready_) {  // else this is a repetition, and pushes may have come since
-    version_ =
-        fill(*shard_, text_at(request, memory), memory.subspan(request.text_bytes), version_);
+    const std::string text = text_at(request, memory);
+    version_ = fill(*shard_, text, memory.subspan(request.text_bytes), version_);
     squares_of_ = -1;
   }
   ready_ = has_weights_ = true;
@@ -245,6 +245,9 @@ void Service::read(int client, const Request& request) {
 void Service::pull_rows(int client, const Request& request, std::span<const std::byte> ids) {
   if (!ready_) throw MismatchError("it asks for rows before there are weights");
   const RowShard& rows = shard_->rows();
+  if (request.rows.size() != rows.num_tables())
+    throw MismatchError("it asks for rows of " + counted(request.rows.size(), "table") +
+                        ", not of " + std::to_string(rows.num_tables()));
   // The step is being repeated, and has updated the rows already.
   const bool previous = squares_of_ == version_ && request.version + 1 == version_;
   rows.read(rows_in(rows.tables(), request.rows, ids, /*with_rows=*/false), previous, pulled_);

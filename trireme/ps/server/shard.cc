@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "trireme/base/check.h"
 #include "trireme/kernel/elementwise.h"
@@ -182,7 +183,9 @@ void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
   if (covered == total) {
     steps = kernel::fold_steps(nodes, total);
   } else {
-    for (std::uint16_t i = 1; i < nodes.size(); ++i) steps.push_back({0, i});
+    TRIREME_CHECK(nodes.size() <= std::numeric_limits<std::uint16_t>::max() + 1u);
+    for (std::size_t i = 1; i < nodes.size(); ++i)
+      steps.push_back({0, static_cast<std::uint16_t>(i)});
   }
   if (!rows.empty()) {
     TRIREME_CHECK(rows.size() == nodes.size());

@@ -41,13 +41,13 @@ void Link::connect() {
 
 void Link::attach() {
   const auto text = std::as_bytes(std::span(settings_));
-  const std::string head = to_text(Request{.ask = Ask::Attach,
-                                           .shard = shard_,
-                                           .worker = options_.worker,
-                                           .epoch = options_.epoch,
-                                           .memory = {.bytes = text.size()},
-                                           .text_bytes = text.size()});
-  const Work sent = channel_->send(std::as_bytes(std::span(head)), text);
+  head_ = to_text(Request{.ask = Ask::Attach,
+                          .shard = shard_,
+                          .worker = options_.worker,
+                          .epoch = options_.epoch,
+                          .memory = {.bytes = text.size()},
+                          .text_bytes = text.size()});
+  const Work sent = channel_->send(std::as_bytes(std::span(head_)), text);
   wait(channel_->receive(frame_));  // the server may be busy, or its first backups may be
   wait(sent);
   attached_ = reply_from(frame_.head());

@@ -88,7 +88,6 @@ class Link {
   const int shard_;
   const std::string settings_;
   const ClientOptions options_;
-  std::shared_ptr<net::Channel> channel_;
   std::uint64_t term_ = 0;                  // of the shard, when channel_ was made
   TimePoint connected_{};                   // when channel_ was attached
   std::optional<TimePoint> useless_since_;  // each connection since then was lost without a reply
@@ -98,6 +97,7 @@ class Link {
   std::size_t out_bytes_ = 0;
   std::string head_;  // of the request that is being sent
   net::ChannelFrame frame_;
+  std::shared_ptr<net::Channel> channel_;  // ends before what it uses
   Work sent_, answered_;
   bool had_weights_ = false;  // the server had, at the last reply
   std::span<const std::byte> received_;
