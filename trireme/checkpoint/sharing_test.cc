@@ -294,6 +294,7 @@ TEST_F(SharingTest, WhyASaveFailedComesBeforeTheLossOfARank) {
     Sliced part(rank.rank, 2, scale_);
     auto content = std::make_unique<CheckpointContent>(Parts{{"train", &part}}, rank.world.get());
     if (rank.rank == 1) return;  // it ends
+    EXPECT_THROW(rank.world->barrier().wait(), PeerLost);
     Reach reach(1, std::vector<bool>{true, true});
     Outage outage(Duration::zero());
     const auto full =

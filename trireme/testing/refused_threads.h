@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <fstream>
@@ -37,7 +38,7 @@ class RefusedThreads {
   static std::size_t address_space() {  // bytes
     std::size_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages;
-    return pages * 4096;
+    return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   }
 
   pthread_attr_t before_{};

@@ -21,16 +21,33 @@ StreamPoint EmulatedGenerator::launch(StreamIndex stream, Launch work) {
   return last_ = Runtime::get().launch(stream, std::move(work));
 }
 
-void EmulatedGenerator::settle() const { Runtime::get().wait(last_); }
+void EmulatedGenerator::settle() const {
+  const StreamPoint last = [this] {
+    const std::lock_guard lock(launch_mutex_);
+    return last_;
+  }();
+  Runtime::get().wait(last);
+}
 
 void EmulatedGenerator::set_current_seed(std::uint64_t seed) {
   settle();
   cpu_.set_current_seed(seed);
 }
 
-void EmulatedGenerator::set_offset(std::uint64_t offset) { cpu_.set_offset(offset); }
-std::uint64_t EmulatedGenerator::get_offset() const { return cpu_.get_offset(); }
-std::uint64_t EmulatedGenerator::current_seed() const { return cpu_.current_seed(); }
+void EmulatedGenerator::set_offset(std::uint64_t offset) {
+  settle();
+  cpu_.set_offset(offset);
+}
+
+std::uint64_t EmulatedGenerator::get_offset() const {
+  settle();
+  return cpu_.get_offset();
+}
+
+std::uint64_t EmulatedGenerator::current_seed() const {
+  settle();
+  return cpu_.current_seed();
+}
 
 std::uint64_t EmulatedGenerator::seed() {
   settle();

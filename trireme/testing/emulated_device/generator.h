@@ -36,8 +36,8 @@ class EmulatedGenerator final : public c10::GeneratorImpl {
   void settle() const;
 
   at::Generator cpu_;
-  std::mutex launch_mutex_;
-  StreamPoint last_;
+  mutable std::mutex launch_mutex_;
+  StreamPoint last_;  // guarded by launch_mutex_
 };
 
 /// The default generator of a device; -1 is the current one.
