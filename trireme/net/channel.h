@@ -103,8 +103,7 @@ struct ChannelOptions {
   /// Listening on a port only: threads that move the bytes of channels, beside the waiter's progress
   /// context. With none, one thread copies the bytes of all channels.
   int carriers = 0;
-  /// Dialling only: the system ends a TCP connection whose other end has not read for this long. Zero:
-  /// it does not.
+  /// The system ends a TCP connection whose other end has not read for this long. Zero: it does not.
   Duration patience = Duration::zero();
 };
 
