@@ -215,6 +215,7 @@ TEST(GpuCollectives, NativeIsNcclsOwnOrder) {
   EXPECT_FALSE(differs({}, {}));
   EXPECT_TRUE(differs({}, "nccl-native"));
   EXPECT_TRUE(differs({.algorithm = "nccl-native"}, {}));
+  EXPECT_FALSE(differs({.algorithm = "nccl-native"}, "auto"));
   EXPECT_TRUE(differs({.reproducible = false}, {}));
 }
 
@@ -340,7 +341,7 @@ TEST(GpuCollectives, RefusesWhatAGpuCannotDo) {
     };
     const Buffer here = buffer_over(cpu, DType::F32), there = gpu.buffer(DType::F32);
     EXPECT_THAT(refused([&] { world.all_reduce(there, Sum, {.algorithm = "ring"}).wait(); }),
-                HasSubstr("algorithm ring is for CPU memory"));
+                HasSubstr("algorithm ring works on CPU memory only"));
     EXPECT_THAT(refused([&] { world.all_reduce(here, Sum, {.algorithm = "nccl-native"}).wait(); }),
                 HasSubstr("nccl-native is for GPU memory"));
     EXPECT_THAT(refused([&] {

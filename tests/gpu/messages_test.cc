@@ -161,5 +161,42 @@ TEST(GpuMessages, EverySendEndsWhenTheGroupBreaks) {
   }
 }
 
+// Its header has arrived before.
+TEST(GpuMessages, AReceiveFromAPeerThatHasGoneFails) {
+  run_gpus(2, [](GpuRank& rank) {
+    const OnGpu value = rank.on_gpu(Bytes(400));
+    if (rank.rank == 1) {
+      const Work sent = rank.world.send(value.buffer(DType::F32), 0);
+      rank.context.waiter->sleep(std::chrono::seconds(1));
+      rank.world.abort(std::make_exception_ptr(StopRequested("enough")));
+      return (void)error_of<Error>(sent);
+    }
+    rank.context.waiter->sleep(std::chrono::seconds(2));
+    EXPECT_THAT(error_of<PeerLost>(rank.world.recv(value.buffer(DType::F32), 1)),
+                ::testing::AllOf(HasSubstr("rank 1"), ::testing::Not(HasSubstr("another error"))));
+  });
+}
+
+TEST(GpuMessages, EverySendEndsIfTheirCommunicatorCannotBeMade) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    run_gpus(2,
+             [&](GpuRank& rank) {
+               if (rank.rank == 0) fake_gpu().refuse_communicator(0);
+               rank.world.barrier().wait();
+               std::vector<OnGpu> values;
+               std::vector<Work> works;
+               for (std::uint32_t tag = 0; tag < 6; ++tag) {
+                 values.push_back(rank.on_gpu(Bytes(40)));
+                 const Buffer buffer = values.back().buffer(DType::I32);
+                 works.push_back(rank.rank == 0 ? rank.world.send(buffer, 1, tag)
+                                                : rank.world.recv(buffer, 0, tag));
+               }
+               for (const Work& work : works)
+                 EXPECT_THAT(error_of<Error>(work), ::testing::Not(HasSubstr("no error"))) << seed;
+             },
+             {.seed = seed});
+  }
+}
+
 }  // namespace
 }  // namespace trireme

@@ -60,13 +60,16 @@ class Parser {
 
   std::string header_text() const {
     if (file_bytes_ < kLengthBytes) {
-      refuse("it is no safetensors file: " + std::to_string(file_bytes_) + " bytes", file_bytes_);
+      refuse("it is not a safetensors file: " + std::to_string(file_bytes_) + " bytes",
+             file_bytes_);
     }
     std::array<std::byte, kLengthBytes> first;
     read_(0, first);
     const std::uint64_t length = header_length(first);
     if (length > kMaxHeader) {
-      refuse("it is no safetensors file: a header of " + std::to_string(length) + " bytes", 0);
+      refuse("it is not a safetensors file: its first 8 bytes give a header of " +
+                 std::to_string(length) + " bytes",
+             0);
     }
     if (length > file_bytes_ - kLengthBytes) {
       refuse("it is cut short inside its header of " + std::to_string(length) + " bytes",

@@ -22,7 +22,7 @@ class Handler final : public json::json_sax_t {
       place_ = Place::Top;
       return true;
     }
-    if (place_ != Place::Top) return refuse("an object where none may stand");
+    if (place_ != Place::Top) return refuse("an object is not allowed here");
     if (key_ == "__metadata__") {
       place_ = Place::Metadata;
     } else {
@@ -45,7 +45,7 @@ class Handler final : public json::json_sax_t {
     std::set<std::string>& seen = place_ == Place::Top     ? names_
                                   : place_ == Place::Entry ? entry_keys_
                                                            : metadata_keys_;
-    if (!seen.insert(key).second) return refuse("the key \"" + key + "\" stands twice");
+    if (!seen.insert(key).second) return refuse("the key \"" + key + "\" is there twice");
     if (place_ == Place::Entry && key != "dtype" && key != "shape" && key != "data_offsets") {
       return refuse("unknown key \"" + key + "\"");
     }
@@ -58,13 +58,13 @@ class Handler final : public json::json_sax_t {
       header_.metadata[key_] = value;
       return true;
     }
-    if (place_ != Place::Entry || key_ != "dtype") return refuse("a text where none may stand");
+    if (place_ != Place::Entry || key_ != "dtype") return refuse("a text is not allowed here");
     header_.entries.back().dtype = value;
     return true;
   }
 
   bool start_array(std::size_t) override {
-    if (place_ != Place::Entry || key_ == "dtype") return refuse("a list where none may stand");
+    if (place_ != Place::Entry || key_ == "dtype") return refuse("a list is not allowed here");
     place_ = Place::Numbers;
     return true;
   }
@@ -78,23 +78,23 @@ class Handler final : public json::json_sax_t {
   }
 
   bool number_unsigned(std::uint64_t value) override {
-    if (place_ != Place::Numbers) return refuse("a number where none may stand");
+    if (place_ != Place::Numbers) return refuse("a number is not allowed here");
     HeaderEntry& entry = header_.entries.back();
     (key_ == "shape" ? entry.shape : entry.offsets).push_back(value);
     return true;
   }
 
-  bool null() override { return refuse("null"); }
-  bool boolean(bool) override { return refuse("true or false"); }
-  bool number_integer(std::int64_t) override { return refuse("a negative number"); }
+  bool null() override { return refuse("null is not allowed"); }
+  bool boolean(bool) override { return refuse("true and false are not allowed"); }
+  bool number_integer(std::int64_t) override { return refuse("a negative number is not allowed"); }
   bool number_float(double, const std::string&) override {
-    return refuse("a number that is no integer");
+    return refuse("a number is not an integer");
   }
-  bool binary(json::binary_t&) override { return refuse("binary data"); }
+  bool binary(json::binary_t&) override { return refuse("binary data is not allowed"); }
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception&) override {
     position_ = position;
-    return refuse("no valid JSON");
+    return refuse("it is not valid JSON");
   }
 
  private:

@@ -81,14 +81,14 @@ TEST(Safetensors, AnEmptyFileOfTensorsIsAFile) {
 }
 
 TEST(Safetensors, RefusesADamagedHeader) {
-  EXPECT_THAT(refusal(""), HasSubstr("no safetensors file"));
-  EXPECT_THAT(refusal("\xff\xff\xff\xff\xff\xff\xff\xff{}"), HasSubstr("no safetensors file"));
+  EXPECT_THAT(refusal(""), HasSubstr("not a safetensors file"));
+  EXPECT_THAT(refusal("\xff\xff\xff\xff\xff\xff\xff\xff{}"), HasSubstr("not a safetensors file"));
   EXPECT_THAT(refusal(file_with("{}", "").substr(0, 9)), HasSubstr("cut short"));
   EXPECT_THAT(refusal(file_with(" {}", "")), HasSubstr("begin with {"));
   EXPECT_THAT(refusal(file_with("{", "")), HasSubstr("JSON"));
   EXPECT_THAT(refusal(file_with("{} x", "")), HasSubstr("JSON"));
-  EXPECT_THAT(refusal(file_with("{\"a\":1}", "")), HasSubstr("a number where none may stand"));
-  EXPECT_THAT(refusal(file_with("{\"a\":[]}", "")), HasSubstr("a list where"));
+  EXPECT_THAT(refusal(file_with("{\"a\":1}", "")), HasSubstr("a number is not allowed here"));
+  EXPECT_THAT(refusal(file_with("{\"a\":[]}", "")), HasSubstr("a list is not allowed"));
   EXPECT_THAT(refusal(file_with("{\"a\":null}", "")), HasSubstr("null"));
   EXPECT_THAT(refusal(file_with("{\"a\":{}}", "")), HasSubstr("needs dtype"));
   EXPECT_THAT(refusal(file_with("{\"a\":{\"b\":{}}}", "")), HasSubstr("unknown key"));
@@ -100,9 +100,9 @@ TEST(Safetensors, RefusesADamagedHeader) {
 
 TEST(Safetensors, RefusesNamesAndKeysThatStandTwice) {
   const std::string a = entry("a", "U8", "[1]", "[0,1]");
-  EXPECT_THAT(refusal(file_with("{" + a + "," + a + "}", "x")), HasSubstr("\"a\" stands twice"));
+  EXPECT_THAT(refusal(file_with("{" + a + "," + a + "}", "x")), HasSubstr("\"a\" is there twice"));
   EXPECT_THAT(refusal(file_with("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\"}}", "x")),
-              HasSubstr("\"dtype\" stands twice"));
+              HasSubstr("\"dtype\" is there twice"));
 }
 
 TEST(Safetensors, RefusesOffsetsThatDoNotCoverTheDataOnce) {
@@ -133,7 +133,7 @@ TEST(Safetensors, RefusesShapesThatDoNotFit) {
   EXPECT_THAT(one("F32", "[3]"), HasSubstr("8 bytes, but its shape and type need 12"));
   EXPECT_THAT(one("F32", "[4294967296,4294967296,4294967296]"), HasSubstr("too large"));
   EXPECT_THAT(one("F32", "[9223372036854775808,0]"), HasSubstr("too large"));
-  EXPECT_THAT(one("F32", "[2.0]"), HasSubstr("no integer"));
+  EXPECT_THAT(one("F32", "[2.0]"), HasSubstr("not an integer"));
   EXPECT_THAT(one("F8_E4M3", "[8]"), HasSubstr("F8_E4M3"));
 }
 

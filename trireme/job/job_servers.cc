@@ -28,6 +28,7 @@ void JobServers::open(std::shared_ptr<Waiter> waiter, rendezvous::CoordinatorCli
 void JobServers::listen(const std::string& host) {
   net::ChannelOptions options = channels_;
   options.host = host;
+  options.patience = options.timeout;  // a worker whose host is gone is no longer waited for
   options.carriers = std::min(observe::usable_cores().usable - 1, kMostCarriers);
   acceptor_ = net::listen_channels(waiter_, options);
   auto [newer, number] = client_->listen_at(acceptor_->address(), channels_.timeout);

@@ -1,5 +1,6 @@
 #include "trireme/job/options.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -34,6 +35,12 @@ TEST(Options, TheEnvironmentFillsWhatTheProgramLeftOpen) {
 TEST(Options, RefusesNonsense) {
   EXPECT_THROW(resolve_options({}, from({{"TRIREME_TIMEOUT", "soon"}})), ConfigError);
   EXPECT_THROW(resolve_options({}, from({{"TRIREME_TIMEOUT", "-1"}})), ConfigError);
+  EXPECT_THAT(
+      [] {
+        resolve_options({}, from({{"TRIREME_TIMEOUT_USER_CODE", "late"}}));
+      },
+      ::testing::ThrowsMessage<ConfigError>(
+          ::testing::HasSubstr("For example: TRIREME_TIMEOUT_USER_CODE=30")));
   EXPECT_THROW(resolve_options({}, from({{"TRIREME_COMM_TRANSPORT", "pigeon"}})), ConfigError);
   EXPECT_EQ(resolve_options({}, from({{"TRIREME_COMM_TRANSPORT", "nccl"}})).transport, "nccl");
 }

@@ -147,8 +147,11 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
 
   bool take_start() {
     const std::uint64_t bytes = start.head + start.payload;
-    if (start.magic != kFrameMagic || start.head > Channel::kMostHeadBytes ||
-        bytes < start.payload || bytes > max_frame_bytes) {
+    if (start.magic != kFrameMagic) {
+      fail(lost("it sent something that is no frame of this version"));
+      return false;
+    }
+    if (start.head > Channel::kMostHeadBytes || bytes < start.payload || bytes > max_frame_bytes) {
       fail(lost("it sent a frame of " + std::to_string(bytes) + " bytes; at most " +
                 std::to_string(max_frame_bytes) + " are taken"));
       return false;
@@ -349,6 +352,7 @@ struct Entrance final : ProgressSource {
     try {
       auto caller = reception.next_now();
       if (!caller) return false;
+      if (options.patience > Duration::zero()) set_patience(caller->first.get(), options.patience);
       *to =
           std::make_shared<SocketChannel>(waiter, carriers[next_carrier], std::move(caller->first),
                                           caller->second, options.max_frame_bytes);

@@ -103,8 +103,7 @@ struct ChannelOptions {
   /// Only for listening on a port: the number of threads that move the bytes of channels beside the
   /// waiter's progress context, which alone does it if there are none.
   int carriers = 0;
-  /// Only for dialling: the system ends a TCP connection whose other end has not read for this
-  /// long. Zero: no limit.
+  /// The system ends a TCP connection whose other end has not read for this long. Zero: it does not.
   Duration patience = Duration::zero();
 };
 

@@ -157,6 +157,34 @@ TEST_P(ChannelOfCarriers, WorksSettleInTheContextOfTheWaiter) {
   EXPECT_EQ(inside, 1);
 }
 
+TEST(Channel, WhatIsNoFrameIsNotCalledTooLong) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  const Descriptor other(ends[1]);
+  const auto channel = channel_over(RealWaiter::make(), Descriptor(ends[0]), {}, 1000);
+  const FrameStart start{.magic = 1};
+  ASSERT_EQ(write(other.get(), &start, sizeof start), 32);
+  ChannelFrame in;
+  EXPECT_THAT([&] { channel->receive(in).wait(kSoon); },
+              ::testing::ThrowsMessage<PeerLost>(::testing::HasSubstr("no frame of this version")));
+}
+
+// Its host may be gone: nobody acknowledges what was sent then, either.
+TEST(Channel, AnAcceptedEndDoesNotWaitForEverUntilTheOtherReads) {
+  auto listening = options("127.0.0.1");
+  listening.patience = 100ms;
+  const auto waiter = RealWaiter::make();
+  const auto acceptor = listen_channels(waiter, listening);
+  std::shared_ptr<Channel> accepted, dialled;
+  std::thread dialler([&] {
+    dialled = dial_channel(RealWaiter::make(), acceptor->address(), options("127.0.0.1"));
+  });
+  acceptor->accept(accepted).wait(kSoon);
+  dialler.join();
+  const auto large = bytes_of(64 << 20, 1);
+  EXPECT_THROW(accepted->send({}, large).wait(kSoon), PeerLost);
+}
+
 TEST(Channel, EndsOnOneHostShareMemory) {
   Pair pair("");
   EXPECT_TRUE(pair.right->area_of_peer(0).empty());

@@ -109,11 +109,20 @@ void set_options(int socket, int family) {
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
-Descriptor listening(const Address& address, bool named_port = false) {
+// `name`: of the address, for errors.
+Descriptor listening(const Address& address, const std::string& name, bool named_port = false) {
   Descriptor socket = open_socket(address.family);
   const int on = 1;  // reuse a port whose last connections are still closing
   if (named_port) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (bind(socket.get(), address.get(), address.length) != 0) throw_system_error("bind");
+  if (bind(socket.get(), address.get(), address.length) != 0) {
+    const int why = errno;
+    if (why != EADDRINUSE && why != EADDRNOTAVAIL) throw_system_error("bind");
+    throw ResourceError(
+        "cannot listen on " + name + ": " + std::strerror(why),
+        {.operation = "net",
+         .advice = why == EADDRINUSE ? "End the process that uses this port, or choose another."
+                                     : "Give an address of this host."});
+  }
   if (::listen(socket.get(), SOMAXCONN) != 0) throw_system_error("listen");
   return socket;
 }
@@ -292,7 +301,7 @@ void read_all(Waiter& waiter, int socket, std::span<std::byte> bytes, const Unti
 }
 
 Listener listen_tcp(const std::string& host, std::uint16_t port) {
-  Listener listener{listening(tcp_address(host, port), port != 0), {}};
+  Listener listener{listening(tcp_address(host, port), to_string({host, port}), port != 0), {}};
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
   getsockname(listener.socket.get(), reinterpret_cast<sockaddr*>(&bound), &length);
@@ -304,12 +313,12 @@ Listener listen_tcp(const std::string& host, std::uint16_t port) {
 }
 
 Listener listen_unix(std::string name) {
-  if (!name.empty()) return {listening(unix_address(name)), "unix " + name};
+  if (!name.empty()) return {listening(unix_address(name), name), "unix " + name};
   unsigned char random[16];
   if (RAND_bytes(random, sizeof random) != 1)
     throw ResourceError("the system has no random numbers", {.operation = "net"});
   name = "trireme-" + to_hex(std::as_bytes(std::span(random)));
-  return {listening(unix_address(name)), "unix " + name};
+  return {listening(unix_address(name), name), "unix " + name};
 }
 
 Descriptor dial(Waiter& waiter, const std::string& text, const Until& until) {

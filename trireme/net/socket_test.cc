@@ -1,12 +1,17 @@
 #include "trireme/net/socket.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include "trireme/base/error.h"
 #include "trireme/base/waiter/real_waiter.h"
+#include "trireme/net/endpoint.h"
 
 namespace trireme::inline v0::net {
 namespace {
+
+using ::testing::AllOf, ::testing::HasSubstr;
 
 int send_buffer(int socket) {
   int bytes = 0;
@@ -51,6 +56,23 @@ TEST(LocalQueue, IsLeftToTheSystemBetweenHosts) {
     bound_local_queue(end->get());
     EXPECT_EQ(send_buffer(end->get()), before);
   }
+}
+
+TEST(Listen, APortThatIsTakenAndAnAddressOfAnotherHostAreNamed) {
+  const auto error_of = [](const std::string& host, std::uint16_t port) -> std::string {
+    try {
+      listen_tcp(host, port);
+    } catch (const ResourceError& error) {
+      return error.what();
+    }
+    return "listens";
+  };
+  const Listener first = listen_tcp("127.0.0.1");
+  const std::string taken = first.address.substr(first.address.find(' ') + 1);
+  EXPECT_THAT(error_of("127.0.0.1", parse_endpoint(taken)->port),
+              AllOf(HasSubstr("cannot listen on " + taken + ": "), HasSubstr("uses this port")));
+  EXPECT_THAT(error_of("192.0.2.1", 0), AllOf(HasSubstr("cannot listen on 192.0.2.1:0: "),
+                                              HasSubstr("address of this host")));
 }
 
 }  // namespace

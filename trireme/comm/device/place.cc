@@ -34,7 +34,7 @@ void place(Operation& operation, Engine& engine, std::string_view named) {
   if (!fits) {
     throw ConfigError(
         on_gpu ? "algorithm " + std::string(named) +
-                     " is for CPU memory, and this buffer lies on a GPU, where there are auto and "
+                     " works on CPU memory only, but this buffer lies on a GPU; use auto or "
                      "nccl-native"
                : "algorithm nccl-native is for GPU memory, and this buffer lies in the host's",
         {.rank = engine.facts.world_rank(),
@@ -43,7 +43,7 @@ void place(Operation& operation, Engine& engine, std::string_view named) {
   }
   if (where.kind != DeviceKind::Cpu) {
     if (engine.device) {
-      engine.device->prepare(operation, named == nccl::kNative ? named : usual);
+      engine.device->prepare(operation, named.empty() ? usual : named);
     } else if (engine.copies) {
       stage(operation, where, engine.copies, engine.facts);
     } else {

@@ -58,9 +58,9 @@ void Gpu::require(int result, std::string_view call) const {
   throw ResourceError("GPU " + std::to_string(index_) + ": " + text_of(result),
                       {.operation = std::string(call),
                        .advice = result == kCudaOutOfMemory
-                                     ? "Give it less: a smaller batch, or smaller buckets."
-                                     : "See `dmesg` for Xid lines; an error of a kernel of your "
-                                       "own shows here too."});
+                                     ? "Use a smaller batch or smaller buckets."
+                                     : "Look for Xid lines in `dmesg`. An error of one of your "
+                                       "own kernels is reported here, too."});
 }
 
 void* Gpu::make_stream() {

@@ -219,8 +219,8 @@ std::exception_ptr GpuGroup::timeout(Duration waited, const std::string& operati
       {.rank = engine_->facts.world_rank(),
        .operation = operation,
        .label = label,
-       .advice = "NCCL_DEBUG=INFO shows between which GPUs it stands still; raise `timeout` if "
-                 "it was only slow."}));
+       .advice = "Run again with NCCL_DEBUG=INFO to see which GPUs wait for each other; raise "
+                 "`timeout` if the GPU was only slow."}));
 }
 
 // A rank of the call that is lost; -1: none is known. Others may have left in good order.

@@ -121,7 +121,7 @@ std::vector<GpuInfo> list_gpus(const GpuLibrary& library) {
         library.cuda.device_name(name, sizeof name, device) != kCudaSuccess ||
         library.cuda.device_uuid(&uuid, device) != kCudaSuccess ||
         library.cuda.device_memory(&memory, device) != kCudaSuccess) {
-      refuse("GPU " + std::to_string(index) + " does not say what it is",
+      refuse("GPU " + std::to_string(index) + " has no name, id or memory that CUDA reports",
              "See that `nvidia-smi -L` lists it.");
     }
     gpus.push_back({name, to_hex(std::as_bytes(std::span(uuid.bytes))), memory});

@@ -27,7 +27,7 @@ void GpuMessages::abort(const std::exception_ptr& error) noexcept {
   }
 }
 
-// If the transfer failed, fails the call and returns false.
+// If the transfer failed or the group is broken, fails the call and returns false.
 bool GpuMessages::went_well(const std::shared_ptr<Call>& call, const std::exception_ptr& error) {
   if (error && group_.engine_) group_.engine_->fail(error, &call->operation);
   if (group_.engine_ && !group_.engine_->failure.broken()) return true;
@@ -48,7 +48,8 @@ void GpuMessages::send(const std::shared_ptr<Call>& call, int peer, net::Tag tag
         Pair& pair = pairs_[{peer, true}];
         pair.id = answer->id;
         pair.early[answer->number] = call;
-        while (!pair.early.empty() && pair.early.begin()->first == pair.next) {
+        // If give() fails, it aborts the group, which destroys the pair.
+        while (!group_.error_ && !pair.early.empty() && pair.early.begin()->first == pair.next) {
           ++pair.next;
           give(pair.early.extract(pair.early.begin()).mapped(), peer, pair, kSender);
         }
@@ -70,7 +71,7 @@ void GpuMessages::answer(const std::shared_ptr<Call>& call, int peer, net::Tag t
           [this, self = group_.shared_from_this(), answer, call](const std::exception_ptr& error) {
             if (error && group_.engine_) group_.engine_->fail(error, &call->operation);
           });
-  if (group_.engine_ && !group_.engine_->failure.broken()) give(call, peer, pair, kReceiver);
+  if (went_well(call, group_.error_)) give(call, peer, pair, kReceiver);
 }
 
 void GpuMessages::give(const std::shared_ptr<Call>& call, int peer, Pair& pair, int own) {

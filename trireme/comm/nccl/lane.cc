@@ -52,8 +52,9 @@ void Lane::require(int result, std::string_view call) const {
   std::string text = gpu_->nccl().error_text(result);
   const char* const last = comm_ ? gpu_->nccl().last_error(comm_) : nullptr;
   if (last && *last) text += std::string(": ") + last;
-  const ErrorContext context{.operation = std::string(call),
-                             .advice = "NCCL_DEBUG=INFO shows what NCCL did before."};
+  const ErrorContext context{
+      .operation = std::string(call),
+      .advice = "Run again with NCCL_DEBUG=INFO to see what NCCL did before."};
   if (result == kNcclRemoteError) throw PeerLost("NCCL lost a peer: " + text, context);
   throw ResourceError("NCCL on GPU " + std::to_string(gpu_->index()) + ": " + text, context);
 }
@@ -64,7 +65,7 @@ NcclId Lane::new_id(const Gpu& gpu) {
   if (const int result = gpu.nccl().unique_id(&id); result != kNcclSuccess)
     throw ResourceError(std::string("NCCL: ") + gpu.nccl().error_text(result),
                         {.operation = "ncclGetUniqueId",
-                         .advice = "NCCL_SOCKET_IFNAME names the interface that it may use."});
+                         .advice = "Set NCCL_SOCKET_IFNAME to the interface that NCCL may use."});
   return id;
 }
 

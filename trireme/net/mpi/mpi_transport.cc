@@ -197,10 +197,11 @@ class MpiCore final : public FrameCarrier, public Reducer {
                   reduced_->count * size_of(reduced_->inout.dtype));
       next_piece();
     } else if (ended == 0 && reduced_ && left_ && waiter_->now() > *left_ + kLeaveTimeout) {
-      std::exchange(reduced_, std::nullopt)
-          ->source.fail(std::make_exception_ptr(
-              PeerLost("a rank has left the group in the middle of a reduction",
-                       {.rank = rank_, .operation = "mpi", .advice = "See the other ranks."})));
+      const auto error = std::make_exception_ptr(
+          PeerLost("a rank has left the group in the middle of a reduction",
+                   {.rank = rank_, .operation = "mpi", .advice = "See the other ranks."}));
+      if (!error_) error_ = error;
+      std::exchange(reduced_, std::nullopt)->source.fail(error);
     }
     return ended > 0;
   }
@@ -300,7 +301,7 @@ class MpiCore final : public FrameCarrier, public Reducer {
   std::atomic<bool> reducing_{false};     // MPI has a piece of it in `staging_`
   std::unique_ptr<std::byte[]> staging_;  // kReducedAtOnce bytes, from the first reduction on
   std::optional<TimePoint> left_;         // when the first peer left
-  std::exception_ptr error_;              // passed to abort()
+  std::exception_ptr error_;  // passed to abort(), or of a reduction that a peer has left
   Duration pause_ = kFirstPause;
   bool timed_ = false, broken_ = false, receiving_ = false;
 };
