@@ -128,7 +128,7 @@ struct CoordinatorClient::Impl {
   }
 
   ClientOptions options;
-  std::string token;
+  std::string token = random_bytes(kSecretBytes);
   Duration returns_within{};         // zero: no other coordinator replaces a lost one
   Duration heartbeat{};              // longest time between two; zero: any
   std::optional<Duration> patience;  // with a host that does not answer; none: the door's
@@ -183,6 +183,7 @@ wire::JoinRequest CoordinatorClient::Impl::join_request() const {
   request.set_rank(static_cast<std::uint32_t>(options.rank));
   request.set_host(options.host);
   request.set_identity(options.identity);
+  request.set_token(token);
   return request;
 }
 

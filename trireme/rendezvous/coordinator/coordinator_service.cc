@@ -51,6 +51,14 @@ Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
     return status;
   }
   const int rank = static_cast<int>(request.rank());  // any number, until check_join() has passed
+  const auto welcome = [&] {
+    reply.set_token(state_.sessions.token(rank));
+    reply.set_heartbeat_ms(milliseconds(state_.options.heartbeat));
+    return state_.save() ? Status::OK : store_lost();
+  };
+  const bool repeated = status.ok() && state_.members.phase(rank) == Phase::Joined &&
+                        request.token() == state_.sessions.token(rank);
+  if (repeated) return welcome();  // the first answer was lost
   if (status.ok() && is_out_of_reach(rank)) {
     state_.options.on_gone(rank, state_.roles().name_of(rank) + " was started again");
     return {StatusCode::ALREADY_EXISTS,
@@ -79,9 +87,8 @@ Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
     }
     return status;
   }
-  reply.set_token(state_.sessions.begin(rank));
-  reply.set_heartbeat_ms(milliseconds(state_.options.heartbeat));
-  return state_.save() ? Status::OK : store_lost();
+  state_.sessions.begin(rank, request.token());
+  return welcome();
 }
 
 // True if it has not come back to a returned coordinator, or is silent. It may have a successor.

@@ -212,6 +212,25 @@ TEST(Coordinator, NobodySpeaksGrpcWithItWhoDoesNotKnowTheSecret) {
   EXPECT_FALSE(is_coordinator(coordinator.endpoint(), std::string(32, 'x')));
 }
 
+TEST(Coordinator, AJoinWhoseAnswerWasLostMayBeRepeated) {
+  Coordinator coordinator({.roles = {.workers = 1}, .secret = kSecret});
+  const auto stub = stub_for(coordinator);
+  const auto join = [&](const std::string& token) {
+    wire::JoinRequest request;
+    request.set_version(std::string(kWireVersion));
+    request.set_job("job");
+    request.set_token(token);
+    wire::JoinReply reply;
+    grpc::ClientContext context;
+    return stub->Join(&context, request, &reply).ok() ? reply.token() : "refused";
+  };
+  const std::string token(kSecretBytes, 't');
+  EXPECT_EQ(join(token), token);
+  EXPECT_EQ(join(token), token);
+  EXPECT_FALSE(coordinator.first_failure());
+  EXPECT_EQ(join(std::string(kSecretBytes, 'o')), "refused") << "another process";
+}
+
 TEST(Coordinator, RefusesAnotherVersionJobOrRank) {
   Coordinator coordinator({.roles = {.workers = 1}, .secret = kSecret, .job = "7"});
   ClientOptions right = client_options(coordinator, 0);

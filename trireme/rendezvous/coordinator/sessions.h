@@ -28,9 +28,11 @@ class Sessions {
     if (process >= tokens_.size() || tokens_[process].empty()) return -1;
     return same_proof(tokens_[process], session.token()) ? static_cast<int>(process) : -1;
   }
-  /// Returns the new token of the process. An earlier one is no longer valid.
-  const std::string& begin(int process) {
-    return tokens_[static_cast<std::size_t>(process)] = random_bytes(kSecretBytes);
+  /// Returns the new token of the process: `wanted`, or a random one if that is no token. An earlier one is no
+  /// longer valid.
+  const std::string& begin(int process, const std::string& wanted = {}) {
+    return tokens_[static_cast<std::size_t>(process)] =
+               wanted.size() == kSecretBytes ? wanted : random_bytes(kSecretBytes);
   }
   /// An earlier coordinator has given it this token.
   void resume(int process, std::string token) {
