@@ -200,7 +200,7 @@ class ShowStrategies(unittest.TestCase):
     def test_wrong_usage_is_2_and_says_what_there_is(self):
         for arguments, words in ((("Miror",), "Did you mean Mirrored?"),
                                  (("Mirrored", "--ranks", "9"), "1 to 8"),
-                                 (("OneDevice", "--ranks", "2"), "on 2 ranks"),
+                                 (("OneDevice", "--ranks", "2"), "the job has 2"),
                                  (("HSDP", "--ranks", "3"), "3 ranks on 2 hosts")):
             done = run("show", "strategies", *arguments)
             self.assertEqual(done.returncode, 2, arguments)

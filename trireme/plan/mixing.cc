@@ -206,7 +206,8 @@ Mixing make_mixing(const std::string& graph, int size, std::uint64_t seed) {
   if (size < 1) refuse(std::to_string(size) + " ranks cannot gossip", "Start at least one.");
   const auto& names = mixing_graphs();
   if (std::find(names.begin(), names.end(), graph) == names.end())
-    refuse("parallel.graph = \"" + graph + "\"", "Use ring, exponential, one_peer or random.");
+    refuse("parallel.graph = \"" + graph + "\" names no graph",
+           "Use ring, exponential, one_peer or random.");
   Mixing mixing{graph, size, {}};
   if (size == 1) {
     mixing.rounds = {circulant(1, {})};
@@ -242,7 +243,8 @@ void check(const Mixing& mixing) {
     refuse("the weights of " + name + " do not add up to 1 in every row and column",
            "Then the ranks' mean would drift: this is a bug of the graph.");
   if (!is_connected(mixing))
-    refuse(name + " falls apart: some ranks never hear of others", "Use another graph.");
+    refuse(name + " is not connected: some ranks never receive anything from others",
+           "Use another graph.");
 }
 
 std::string describe(const Mixing& mixing) { return describe(mixing, facts_of(mixing)); }

@@ -117,7 +117,7 @@ TEST(Mixing, WhatIsWrongIsSaid) {
                           {{0, 0.5}, {1, 0.5}},
                           {{2, 0.5}, {3, 0.5}},
                           {{2, 0.5}, {3, 0.5}}}}}}),
-              HasSubstr("falls apart"));
+              HasSubstr("is not connected"));
   EXPECT_THROW(plan::make_mixing("star", 4, 1), ConfigError);
   EXPECT_THROW(plan::make_mixing("ring", 0, 1), ConfigError);
 }

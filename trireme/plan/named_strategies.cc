@@ -248,10 +248,10 @@ void expand(const NamedStrategy& strategy, const KeyAccess& access) {
 void check_ranks(const NamedStrategy& strategy, int ranks, int hosts) {
   const std::string named = "parallel.strategy = \"" + strategy.name + "\"";
   if (strategy.most_ranks > 0 && ranks > strategy.most_ranks)
-    refuse_strategy(named + " on " + std::to_string(ranks) + " ranks: it is for one",
+    refuse_strategy(named + " is for one rank, and the job has " + std::to_string(ranks),
                     "Start one rank, or use MultiWorkerMirrored.");
   if (strategy.one_host && hosts > 1)
-    refuse_strategy(named + " on " + std::to_string(hosts) + " hosts: it is for the devices of one",
+    refuse_strategy(named + " is for one host, and the job has " + std::to_string(hosts),
                     "Use MultiWorkerMirrored, which is the same over several hosts.");
 }
 

@@ -93,9 +93,9 @@ TEST(NamedStrategies, SomeAreForOneRankOrOneHost) {
   plan::check_ranks(plan::find_strategy("OneDevice"), 1, 1);
   plan::check_ranks(plan::find_strategy("Mirrored"), 8, 1);
   EXPECT_THAT(refusal([] { plan::check_ranks(plan::find_strategy("OneDevice"), 2, 1); }),
-              HasSubstr("on 2 ranks"));
+              HasSubstr("is for one rank, and the job has 2"));
   EXPECT_THAT(refusal([] { plan::check_ranks(plan::find_strategy("Mirrored"), 2, 2); }),
-              HasSubstr("on 2 hosts"));
+              HasSubstr("is for one host, and the job has 2"));
 }
 
 }  // namespace

@@ -263,7 +263,7 @@ TEST(TrainingPlan, LanesTakeCoresActivationsAndGradients) {
                                         Not(HasSubstr("stay free"))));
   lanes.lanes = 8;
   EXPECT_EQ(plan::make_plan(lanes).lanes, 4);
-  EXPECT_THAT(plan::explain(plan::make_plan(lanes)), HasSubstr("of 8 lanes 4 have a micro-batch"));
+  EXPECT_THAT(plan::explain(plan::make_plan(lanes)), HasSubstr("4 of 8 lanes have a micro-batch"));
 }
 
 TEST(TrainingPlan, LanesOfADeviceTakeItsTimeInTurn) {

@@ -51,9 +51,8 @@ std::string layout_name(const Job& job) {
 std::string core_line(const TrainingPlan& plan) {
   const Job& job = plan.job;
   if (job.simulated) {
-    return "one: " + counted(job.ranks, "simulated rank") +
-           " take turns, in one process; on the virtual clock, which all times are of, they "
-           "compute "
+    return "1 core: " + counted(job.ranks, "simulated rank") +
+           " take turns in one process; all times are of the virtual clock, on which they compute "
            "side by side";
   }
   const int threads = plan.lanes * job.kernel_threads;  // per rank
@@ -61,7 +60,8 @@ std::string core_line(const TrainingPlan& plan) {
   const int used = std::min(wanted, job.usable_cores);
   std::string line = counted(used, "core") + " for " + counted(job.ranks_here, "rank") + " x " +
                      (plan.lanes > 1 ? counted(plan.lanes, "lane") + " x " : std::string()) +
-                     counted(job.kernel_threads, "thread") + "; usable are " + job.cores_reason;
+                     counted(job.kernel_threads, "thread") + "; the job can use " +
+                     job.cores_reason;
   if (wanted > job.usable_cores) {
     line += "; ranks share cores, so expect no more speed than with " +
             counted(std::max(1, job.usable_cores / threads), "rank");
@@ -71,8 +71,8 @@ std::string core_line(const TrainingPlan& plan) {
             " free (more ranks, or train.lanes, would use " + (free == 1 ? "it)" : "them)");
   }
   if (plan.lanes < job.lanes)
-    line += "; of " + std::to_string(job.lanes) + " lanes " + std::to_string(plan.lanes) +
-            " have a micro-batch";
+    line += "; " + std::to_string(plan.lanes) + " of " + std::to_string(job.lanes) +
+            " lanes have a micro-batch";
   return line;
 }
 

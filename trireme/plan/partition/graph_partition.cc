@@ -42,7 +42,8 @@ void check(const Graph& graph, const PartitionOptions& options) {
         node.activation_bytes >= 0) {
       continue;
     }
-    refuse("node " + node.name + " has a negative cost", "");
+    refuse("node " + node.name + " has a cost that is negative or not finite",
+           "Measure the node again.");
   }
   for (const GraphValue& value : graph.values) {
     const auto wrong = [&](int node) { return node < 0 || node >= nodes; };
@@ -282,7 +283,7 @@ std::string text_of(const GraphPartition& partition, const Graph& graph) {
     text += "\n";
   }
   text += imbalance_text(partition.slowest(), partition.mean());
-  if (!partition.exact) text += "not all cuts were looked at: the graph is wide\n";
+  if (!partition.exact) text += "not all cuts were searched, because the graph has too many\n";
   for (const SplitAdvice& one : partition.suggestions) text += "split     " + one.why + "\n";
   return text;
 }

@@ -227,7 +227,7 @@ TEST(GraphPartition, AWideGraphIsCutByPartOfItsDownSets) {
   EXPECT_FALSE(found.exact);
   EXPECT_EQ(found.slowest(), 20);
   EXPECT_LT(found.sent_bytes(), 1000);  // no branch is cut in its middle
-  EXPECT_THAT(text_of(found, graph), HasSubstr("not all cuts were looked at"));
+  EXPECT_THAT(text_of(found, graph), HasSubstr("not all cuts were searched"));
 }
 
 TEST(GraphPartition, SuggestsHorizontalCuts) {
@@ -282,7 +282,7 @@ TEST(GraphPartition, RefusesWhatIsNoGraph) {
   graph.values.clear();
   EXPECT_THAT(refusal(graph, 4), HasSubstr("4 stages of 3 nodes"));
   graph.nodes[0].seconds = -1;
-  EXPECT_THAT(refusal(graph, 1), HasSubstr("node a has a negative cost"));
+  EXPECT_THAT(refusal(graph, 1), HasSubstr("node a has a cost that is negative"));
 }
 
 TEST(DownSets, OfSmallGraphs) {

@@ -35,7 +35,7 @@ class Parser {
  private:
   void node(const std::vector<std::string>& words) {
     const int index = static_cast<int>(graph_.nodes.size());
-    if (!index_of_.emplace(words[1], index).second) fail("node " + words[1] + " is there twice");
+    if (!index_of_.emplace(words[1], index).second) fail("node " + words[1] + " occurs twice");
     const auto bytes = [&](std::size_t i) { return i < words.size() ? size(words[i]) : 0; };
     graph_.nodes.push_back({words[1], number(seconds_of, words[2]), bytes(3), bytes(4)});
   }

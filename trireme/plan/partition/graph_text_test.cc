@@ -60,7 +60,7 @@ TEST(GraphText, IsWrittenAsItIsRead) {
 
 TEST(GraphText, WrongLinesAreRefusedWithTheirNumber) {
   EXPECT_THAT(refusal(""), HasSubstr("there is no node"));
-  EXPECT_THAT(refusal("node a 1ms\nnode a 1ms\n"), HasSubstr("net.txt:2: node a is there twice"));
+  EXPECT_THAT(refusal("node a 1ms\nnode a 1ms\n"), HasSubstr("net.txt:2: node a occurs twice"));
   EXPECT_THAT(refusal("node a 1ms\nvalue a 1 b\n"), HasSubstr("net.txt:2: there is no node b"));
   EXPECT_THAT(refusal("node a\n"), HasSubstr("net.txt:1: \"node\" with 1 words"));
   EXPECT_THAT(refusal("edge a b 1\n"), HasSubstr("\"edge\" with 3 words"));

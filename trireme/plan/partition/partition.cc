@@ -47,7 +47,8 @@ void check(std::span<const BlockCost> blocks, const PartitionOptions& options) {
         block.activation_bytes >= 0 && block.output_bytes >= 0) {
       continue;
     }
-    throw ConfigError("block " + block.name + " has a negative cost", {.operation = "partition"});
+    throw ConfigError("block " + block.name + " has a cost that is negative or not finite",
+                      {.operation = "partition", .advice = "Measure the block again."});
   }
 }
 

@@ -17,8 +17,8 @@ void check(const Schedule& schedule, const PipelineTimes& times) {
                                        "for all stages or for each."});
   };
   if (times.stages.size() != 1 && times.stages.size() != schedule.rank_of_stage.size()) {
-    refuse(std::to_string(times.stages.size()) + " stages have times, of " +
-           std::to_string(schedule.stages()));
+    refuse("times are given for " + std::to_string(times.stages.size()) +
+           " stages, and the schedule has " + std::to_string(schedule.stages()));
   }
   // Far beyond any real time; sums of smaller times are exact enough to draw.
   constexpr double kMost = 1e12;
@@ -112,8 +112,10 @@ Timeline simulate(const Schedule& schedule, const PipelineTimes& times) {
   const auto stuck =
       walk(schedule, [&](int rank, std::size_t position) { simulation.run(rank, position); });
   if (!stuck.empty()) {
-    throw ConfigError("the schedule is a deadlock",
-                      {.operation = "schedule", .advice = "plan::inspect() draws it."});
+    throw ConfigError(
+        "the schedule deadlocks",
+        {.operation = "schedule",
+         .advice = "`trireme show schedule FILE` shows which ranks wait for each other."});
   }
   return simulation.finish();
 }

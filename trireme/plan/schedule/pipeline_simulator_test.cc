@@ -198,7 +198,8 @@ TEST(PipelineSimulator, RefusesTimesThatDoNotFit) {
     }
     return "nothing was thrown";
   };
-  EXPECT_THAT(refusal(schedule, {{{}, {}}, 0}), HasSubstr("2 stages have times, of 3"));
+  EXPECT_THAT(refusal(schedule, {{{}, {}}, 0}),
+              HasSubstr("times are given for 2 stages, and the schedule has 3"));
   EXPECT_THAT(refusal(schedule, {{{-1, 1, 1}}, 0}), HasSubstr("negative"));
   EXPECT_THAT(refusal(schedule, {{{1, 1, 1}}, -1}), HasSubstr("negative"));
   EXPECT_THAT(refusal(schedule, {{{0, 0, 0}}, 0}), HasSubstr("no pass takes time"));

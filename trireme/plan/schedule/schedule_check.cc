@@ -63,12 +63,12 @@ class Inspector {
 
   void put(int rank, std::size_t position, const Action& pass) {
     if (pass.stage >= schedule_.stages() || rank_of(pass.stage) != rank) {
-      return fault(text_of(pass) + " stands on rank " + std::to_string(rank) +
-                       ", which has no stage " + std::to_string(pass.stage),
+      return fault(text_of(pass) + " is on rank " + std::to_string(rank) + ", which has no stage " +
+                       std::to_string(pass.stage),
                    {rank, position});
     }
     Position& at = cell(pass.stage, pass.microbatch)[pass.kind];
-    if (at) return fault(text_of(pass) + " is there twice", {rank, position});
+    if (at) return fault(text_of(pass) + " occurs twice", {rank, position});
     at = position;
   }
 
@@ -103,7 +103,8 @@ class Inspector {
     if (here[Backward]) {
       for (ActionKind half : {BackwardInput, BackwardWeight}) {
         if (!here[half]) continue;
-        fault(text_of(Action{half, stage, m}) + " is done by B already",
+        fault(text_of(Action{Backward, stage, m}) + " already computes " +
+                  text_of(Action{half, stage, m}),
               {rank_of(stage), *here[half]});
       }
     } else if (here[BackwardInput] || here[BackwardWeight]) {
@@ -130,7 +131,7 @@ class Inspector {
     const auto check = [&](ActionKind kind, int to) {
       if (crosses(to)) return require(kind, stage, m);
       if (!here[kind]) return;
-      fault(text_of(Action{kind, stage, m}) + " has no other rank to talk to",
+      fault(text_of(Action{kind, stage, m}) + " needs no transfer: both stages are on one rank",
             {rank_of(stage), *here[kind]});
     };
     check(RecvActivation, stage - 1);

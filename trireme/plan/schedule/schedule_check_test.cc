@@ -35,10 +35,10 @@ TEST(ScheduleCheck, AMissingActionIsDrawnWhereItBelongs) {
 
 TEST(ScheduleCheck, ADoubledActionIsMarked) {
   EXPECT_EQ(first_fault("0: F0.0 F0.0 B0.0\n"),
-            "F0.0 is there twice\n"
+            "F0.0 occurs twice\n"
             "  0: F0.0 >F0.0< B0.0");
-  EXPECT_THAT(first_fault("0: F0.0 B0.0 W0.0\n"), HasSubstr("W0.0 is done by B already"));
-  EXPECT_THAT(first_fault("0: F0.0 F0.1+B0.0 B0.0 B0.1\n"), HasSubstr("B0.0 is there twice"));
+  EXPECT_THAT(first_fault("0: F0.0 B0.0 W0.0\n"), HasSubstr("B0.0 already computes W0.0"));
+  EXPECT_THAT(first_fault("0: F0.0 F0.1+B0.0 B0.0 B0.1\n"), HasSubstr("B0.0 occurs twice"));
 }
 
 TEST(ScheduleCheck, OrderWithinARank) {
@@ -77,7 +77,7 @@ TEST(ScheduleCheck, WrittenTransfersMustMatch) {
   EXPECT_THAT(first_fault("0: F0.0 SA0.0 RG0.0 B0.0\n1: F1.0 RA1.0 B1.0 SG1.0\n"),
               HasSubstr("F1.0 stands before RA1.0"));
   EXPECT_THAT(first_fault("0: F0.0 SA0.0 RG0.0 B0.0\n1: RA1.0 F1.0 B1.0 SG1.0 SA1.0\n"),
-              HasSubstr("SA1.0 has no other rank to talk to"));
+              HasSubstr("SA1.0 needs no transfer"));
   // A receive that is too early causes a deadlock that the passes alone would not have.
   EXPECT_THAT(first_fault("0: RG0.0 F0.0 SA0.0 B0.0\n1: RA1.0 F1.0 B1.0 SG1.0\n"),
               HasSubstr("rank 0, at RG0.0, waits for"));
