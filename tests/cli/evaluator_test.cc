@@ -214,7 +214,7 @@ TEST_F(Evaluator, WhatDoesNotGoTogetherIsRefusedBeforeAnythingStarts) {
   EXPECT_THAT(refusal({"--evaluator", "1", "--set", "train.patience=2"}),
               AllOf(HasSubstr("train.patience"), HasSubstr("--validate")));
   EXPECT_THAT(refusal({"--evaluator", "2"}), HasSubstr("--evaluator"));
-  EXPECT_THAT(refusal({"--validate"}), HasSubstr("--validate without --evaluator 1"));
+  EXPECT_THAT(refusal({"--validate"}), HasSubstr("--validate needs --evaluator 1"));
   EXPECT_THAT(refusal({"--servers", "2", "--set", "parallel.sync=zero1"}),
               HasSubstr("--servers 2 cannot be combined with parallel.sync = \"zero1\" (--set)"));
   EXPECT_THAT(refusal({"--servers", "0", "--set", "parallel.sync=server"}),

@@ -14,7 +14,7 @@ namespace trireme::inline v0::rendezvous {
 inline constexpr std::size_t kSecretBytes = 32;
 
 /// Version of the control plane's messages. Both ends must have the same (exit code 10 otherwise).
-inline constexpr std::string_view kWireVersion = "trireme 0.1.0, wire 7";
+inline constexpr std::string_view kWireVersion = "trireme 0.1.0, wire 8";
 
 /// `count` bytes from the kernel's random generator.
 std::string random_bytes(std::size_t count);

@@ -47,9 +47,9 @@ TEST(NamedStrategy, IsBuiltForTheJobsRanks) {
     const auto built = strategy("multi_worker_mirrored", job, model, {}, Sgd{});
     EXPECT_EQ(built->num_parameters(), 3 * 2 + 2);
     EXPECT_THAT(refusal([&] { strategy("MirroredStrategy", job, model, {}, Sgd{}); }),
-                HasSubstr("on 2 hosts"));
+                HasSubstr("is for one host, and the job has 2"));
     EXPECT_THAT(refusal([&] { strategy("OneDevice", job, model, {}, Sgd{}); }),
-                HasSubstr("on 2 ranks"));
+                HasSubstr("is for one rank, and the job has 2"));
   });
 }
 

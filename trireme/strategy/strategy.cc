@@ -193,33 +193,25 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
 StepResult Strategy::Impl::step(const Batch& given, const Loss& given_loss) {
   TRIREME_CHECK(!averaged);
   const observe::TracedScope span(env.trace.get(), *env.world->waiter(), "step");
+  Batch batch = given;
+  for (MicroBatch& micro : batch.micro)
+    micro = on_device(layers.cut(micro, parallel::Sequences::Cut), options.device);
   const Loss loss = [&](const models::Value& output, const MicroBatch& micro) {
     return layers.joined(given_loss(output, micro), micro, parallel::Sequences::Cut);
   };
   const bool together = grid.pipeline == nullptr ? plan.sharded() : plan.shards_weights;
-  const std::uint32_t passes = plan.passes_of(grid.data().rank(), given.total, together);
-  engine.begin(given.step, given.total, runner.uses(std::span(&passes, 1), true));
+  const std::uint32_t passes = plan.passes_of(grid.data().rank(), batch.total, together);
+  engine.begin(batch.step, batch.total, runner.uses(std::span(&passes, 1), true));
   const auto scope = layers.use();
   try {
-    compute(own_part(given), loss, passes);
+    compute(batch, loss, passes);
   } catch (...) {
     give_up(std::current_exception());
     throw;
   }
   StepResult result = engine.finish();
-  if (shares) result.share_change = balance(given.total);
+  if (shares) result.share_change = balance(batch.total);
   return result;
-}
-
-// This rank's part of the sequences, on its device. A batch that has none is refused in the vote.
-Batch Strategy::Impl::own_part(Batch batch) {
-  try {
-    for (MicroBatch& micro : batch.micro)
-      micro = on_device(layers.cut(micro, parallel::Sequences::Cut), options.device);
-  } catch (...) {
-    engine.vote().refuse(describe(std::current_exception()));
-  }
-  return batch;
 }
 
 std::optional<ShareChange> Strategy::Impl::balance(std::uint32_t total) {

@@ -29,7 +29,6 @@ struct Strategy::Impl final : parallel::StepTarget {
        const std::string& optimizer_text);
 
   StepResult step(const Batch& given, const Loss& loss);
-  Batch own_part(Batch batch);
   /// Between steps: chooses the shares of the next ones by what all ranks measured.
   std::optional<ShareChange> balance(std::uint32_t total);
   void compute(const Batch& batch, const Loss& loss, std::uint32_t passes);

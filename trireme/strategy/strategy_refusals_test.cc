@@ -56,26 +56,6 @@ TEST(Strategy, ARankThatFailsUnderEverySyncIsNamedAndAllGoOn) {
   }
 }
 
-// Its sequences cannot be cut, before its passes begin.
-TEST(Strategy, ARankWithAnotherKindOfBatchIsNamedOnAllAndAllGoOn) {
-  testing::run_ranks(2, [&](testing::RankContext& rank) {
-    kernel::Assignment assignment;
-    parallel::StrategyContext env{.world = rank.world.get()};
-    env.assign = [&](const kernel::Assignment& dealt) { assignment = dealt; };
-    Strategy strategy(env, tiny_gpt(), {.context = 2}, optim::make_optimizer(AdamW{}));
-    Batch batch = batch_of(0, 2, 0, assignment);
-    if (rank.rank == 1) batch.micro.back().fields.clear();
-    try {
-      strategy.step(batch, token_loss());
-      ADD_FAILURE() << "the step was applied";
-    } catch (const StepRefused& error) {
-      EXPECT_EQ(error.peer(), 1);
-      EXPECT_NE(std::string(error.what()).find("tokens"), std::string::npos) << error.what();
-    }
-    strategy.step(batch_of(1, 2, 0, assignment), token_loss());
-  });
-}
-
 TEST(Strategy, ALoopThatEndsEarlyIsNamedUnderEverySync) {
   for (const Sync& sync : sharded_syncs()) {
     testing::run_ranks(4, [&](testing::RankContext& rank) {

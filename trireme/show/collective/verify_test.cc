@@ -180,7 +180,7 @@ TEST(Verify, NamesMessagesThatAreTakenInAnotherOrder) {
 
 TEST(Verify, NamesWhatIsNoProgramAtAll) {
   EXPECT_THAT(first_flaw("cuts", [](Algorithm& a) { a.chunks(1 + a.rank); }).what,
-              HasSubstr("rank 0 cuts 1 chunks, rank 1 2"));
+              HasSubstr("rank 0 uses 1 chunks, rank 1 uses 2; all ranks must use the same number"));
   EXPECT_THAT(first_flaw("stranger", [](Algorithm& a) { a.send(a.size, a.chunk(0)); }).what,
               HasSubstr("names peer 2"));
   const Flaw thrown = first_flaw("throws", [](Algorithm& a) { std::vector<int>().at(a.rank); });

@@ -16,7 +16,7 @@ plan::Job job_of(const std::vector<std::string>& values, const std::string& devi
       "", [](const char*) { return nullptr; }, values));
   settings.device_kind = device;
   input::Corpus corpus;
-  corpus.train = corpus.validation = std::string(10'000, 'a');
+  corpus.train = corpus.validation = std::string(4 * 3073, '\1');  // text, or four images
   return train::plan_training(settings, corpus, "test", ranks, ranks).job;
 }
 
