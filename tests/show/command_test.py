@@ -405,7 +405,7 @@ class ShowPartition(unittest.TestCase):
         graph = str(self.GRAPHS / "dlrm.txt")
         for arguments, words in (((), "FILE"), (("/nowhere/x",), "cannot read /nowhere/x"),
                                  ((graph, "--stages", "99"), "99 stages of"),
-                                 ((graph, "--memory", "big"), "no size"),
+                                 ((graph, "--memory", "big"), "is not a size"),
                                  ((graph, "--slack", "-1"), "slack"),
                                  ((graph, "--schedule", "zb-v"), "one stage a rank")):
             done = run("show", "partition", *arguments)
