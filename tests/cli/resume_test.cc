@@ -387,7 +387,8 @@ TEST_F(Resume, AManifestThatSaysWhatCannotBeIsRefused) {
       manifest["parts"][name] = inner.dump();
     };
   };
-  EXPECT_THAT(tampered([](Json& m) { m["files"] = Json::object(); }), HasSubstr("lists no hashes of model.safetensors"));
+  EXPECT_THAT(tampered([](Json& m) { m["files"] = Json::object(); }),
+              HasSubstr("lists no hashes of model.safetensors"));
   for (const Json& steps : {Json(-1), Json(INT64_MAX), Json(UINT64_MAX), Json(1e300), Json("3"),
                             Json(nullptr), Json::array({3})})
     EXPECT_THAT(tampered(part("train", "optimizer_steps", steps)), HasSubstr("optimizer_steps"));

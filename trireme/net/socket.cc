@@ -116,12 +116,13 @@ Descriptor listening(const Address& address, const std::string& name, bool named
   if (named_port) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (bind(socket.get(), address.get(), address.length) != 0) {
     const int why = errno;
-    if (why != EADDRINUSE && why != EADDRNOTAVAIL) throw_system_error("bind");
+    const bool is_taken = why == EADDRINUSE && named_port;
+    if (!is_taken && why != EADDRNOTAVAIL) throw_system_error("bind");
     throw ResourceError(
         "cannot listen on " + name + ": " + std::strerror(why),
         {.operation = "net",
-         .advice = why == EADDRINUSE ? "End the process that uses this port, or choose another."
-                                     : "Give an address of this host."});
+         .advice = is_taken ? "End the process that uses this port, or choose another."
+                            : "Give an address of this host."});
   }
   if (::listen(socket.get(), SOMAXCONN) != 0) throw_system_error("listen");
   return socket;

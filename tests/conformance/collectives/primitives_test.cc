@@ -429,9 +429,9 @@ TEST(Arguments, AreCheckedWithTheArithmetic) {
     std::vector<float> x(7), y(8);
     std::vector<std::int64_t> whole(7);
     const Counts counts = {3, 0, 5}, two = {1, 2};
-    const std::string own = std::to_string(world.rank());
     EXPECT_THAT(refusal([&] { gather_v(world, x, y, counts, 0); }),
-                HasSubstr("in holds 7 elements of F32, rank " + own + "'s count is "));
+                HasSubstr("in holds 7 elements of F32, this rank's count is " +
+                          std::to_string(counts[static_cast<std::size_t>(world.rank())])));
     EXPECT_THAT(refusal([&] { reduce_scatter_v(world, x, y, counts, Sum); }),
                 HasSubstr("in holds 7 elements of F32, must be 3 + 0 + 5 = 8"));
     EXPECT_THAT(refusal([&] { scatter_v(world, x, y, two, 0); }),
@@ -442,10 +442,11 @@ TEST(Arguments, AreCheckedWithTheArithmetic) {
     keeps[world.rank()] = 8;
     expects[(world.rank() + 1) % 3] = 8;
     EXPECT_THAT(refusal([&] { all_to_all_v(world, y, y, keeps, expects); }),
-                HasSubstr("rank " + own + " keeps 8 elements, but expects 0 of itself"));
+                HasSubstr("this rank keeps 8 elements, but expects 0 of itself"));
     EXPECT_THAT(refusal([&] { reduce(world, x, y, Sum, world.rank()); }),
                 HasSubstr("out holds 8 elements of F32, in 7 elements of F32"));
-    EXPECT_THAT(refusal([&] { reduce(world, x, x, Sum, 3); }), HasSubstr("root 3 of 3 ranks"));
+    EXPECT_THAT(refusal([&] { reduce(world, x, x, Sum, 3); }),
+                HasSubstr("the root is rank 3, but the group has ranks 0 to 2"));
     EXPECT_THAT(refusal([&] { reduce(world, whole, whole, Mean, 0); }),
                 HasSubstr("Mean of integers"));
     EXPECT_THAT(
