@@ -89,6 +89,16 @@ TEST_F(LanesTest, HandOverInOrderWhateverTheirNumber) {
   }
 }
 
+// The last lane would take the gradients of all.
+TEST_F(LanesTest, RefuseAFactoryThatReturnsTheSameModuleEachTime) {
+  models::Blocks blocks;
+  const torch::nn::Linear same(3, 3);
+  blocks.add("same", [same] { return same; });
+  const std::vector<at::Tensor> own = {at::rand({3, 3}), at::rand({3})};
+  EXPECT_NO_THROW(Lanes(blocks, 1, own, {.count = 1}, waiter));
+  EXPECT_THROW(Lanes(blocks, 1, own, {.count = 2}, waiter), ConfigError);
+}
+
 TEST_F(LanesTest, ShareTheRanksFrozenWeights) {
   models::Blocks blocks;
   blocks.add("a", [] {
