@@ -28,6 +28,16 @@ class Servers : public ::testing::Test {
   CommandResult trireme(std::vector<std::string> arguments) const {
     return trireme_command(std::move(arguments)).in(folder_.path()).run();
   }
+  // A training with two servers that does not end by itself.
+  Command::Running endless(const std::string& staleness = "server.staleness=0") const {
+    fs::remove_all(folder_.file("run"));
+    const std::string config =
+        tiny_config(folder_, "steps = 100000\nvalidate_every = 0\nschedule = \"constant\"\n");
+    return trireme_command({"train", config, "--ranks", "2", "--out", "run", "--set",
+                            "parallel.sync=server", "--set", "server.count=2", "--set", staleness})
+        .in(folder_.path())
+        .start();
+  }
   std::string hash(const std::string& run) const { return hash_of_run(folder_.file(run)); }
   static pid_t process_of(const Command::Running& running, const std::string& role, int number) {
     for (const pid_t child : descendants(running.pid()))
@@ -144,12 +154,7 @@ TEST_F(Servers, GradientsThatBackupWorkersReplaceAreCounted) {
 }
 
 TEST_F(Servers, AStopIsFollowedByACheckpointWithTheServersState) {
-  const std::string config =
-      tiny_config(folder_, "steps = 100000\nvalidate_every = 0\nschedule = \"constant\"\n");
-  auto running = trireme_command({"train", config, "--ranks", "2", "--out", "run", "--set",
-                                  "parallel.sync=server", "--set", "server.count=2"})
-                     .in(folder_.path())
-                     .start();
+  auto running = endless();
   ASSERT_TRUE(running.wait_for("expected time")) << running.output();
   running.send(SIGTERM);
   const CommandResult stopped = running.wait(60);
@@ -160,15 +165,8 @@ TEST_F(Servers, AStopIsFollowedByACheckpointWithTheServersState) {
 
 // As Slurm does at a time limit, and systemd. The servers go on until the workers have saved.
 TEST_F(Servers, AStopOfEveryProcessIsFollowedByACheckpoint) {
-  const std::string config =
-      tiny_config(folder_, "steps = 100000\nvalidate_every = 0\nschedule = \"constant\"\n");
   for (const char* staleness : {"server.staleness=0", "server.staleness=4"}) {
-    fs::remove_all(folder_.file("run"));
-    auto running =
-        trireme_command({"train", config, "--ranks", "2", "--out", "run", "--set",
-                         "parallel.sync=server", "--set", "server.count=2", "--set", staleness})
-            .in(folder_.path())
-            .start();
+    auto running = endless(staleness);
     ASSERT_TRUE(running.wait_for("expected time")) << running.output();
     for (const int number : {0, 1}) kill(process_of(running, "server", number), SIGTERM);
     for (const int number : {0, 1}) kill(process_of(running, "worker", number), SIGTERM);
@@ -181,16 +179,9 @@ TEST_F(Servers, AStopOfEveryProcessIsFollowedByACheckpoint) {
 }
 
 TEST_F(Servers, AStopOfOneServerIsFollowedByACheckpoint) {
-  const std::string config =
-      tiny_config(folder_, "steps = 100000\nvalidate_every = 0\nschedule = \"constant\"\n");
   for (const auto& [signal, code, staleness] :
        {std::tuple{SIGUSR1, 143, "server.staleness=0"}, {SIGINT, 130, "server.staleness=4"}}) {
-    fs::remove_all(folder_.file("run"));
-    auto running =
-        trireme_command({"train", config, "--ranks", "2", "--out", "run", "--set",
-                         "parallel.sync=server", "--set", "server.count=2", "--set", staleness})
-            .in(folder_.path())
-            .start();
+    auto running = endless(staleness);
     ASSERT_TRUE(running.wait_for("expected time")) << running.output();
     kill(process_of(running, "server", 1), signal);
     const CommandResult stopped = running.wait(60);
@@ -201,14 +192,8 @@ TEST_F(Servers, AStopOfOneServerIsFollowedByACheckpoint) {
 }
 
 TEST_F(Servers, TheDeathOfOneEndsTheJobAndIsNamed) {
-  const std::string config =
-      tiny_config(folder_, "steps = 100000\nvalidate_every = 0\nschedule = \"constant\"\n");
   for (const auto& [role, name] : {std::pair{"server", "server 1"}, {"worker", "rank 1"}}) {
-    fs::remove_all(folder_.file("run"));
-    auto running = trireme_command({"train", config, "--ranks", "2", "--out", "run", "--set",
-                                    "parallel.sync=server", "--set", "server.count=2"})
-                       .in(folder_.path())
-                       .start();
+    auto running = endless();
     ASSERT_TRUE(running.wait_for("expected time")) << running.output();
     kill(process_of(running, role, 1), SIGKILL);
     const CommandResult result = running.wait(20);
