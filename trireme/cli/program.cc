@@ -118,6 +118,12 @@ void flush_output() {
 
 }  // namespace
 
+int print_error(const std::exception_ptr& error) {
+  const ErrorReport report = describe(error);
+  std::fprintf(stderr, "error: %s\n", report.sentence.c_str());
+  return report.exit_code;
+}
+
 Program::Program(int argc, char** argv, const std::string& name, const std::string& about,
                  const std::string& footer)
     : argc_(argc),
@@ -172,9 +178,7 @@ int Program::guarded(const std::function<int()>& action) const {
     if (code == 0) flush_output();
     return code;
   } catch (...) {
-    const ErrorReport report = trireme::describe(std::current_exception());
-    std::fprintf(stderr, "error: %s\n", report.sentence.c_str());
-    return report.exit_code;
+    return print_error(std::current_exception());
   }
 }
 

@@ -2,6 +2,7 @@
 // becomes one sentence on standard error and an exit code (docs/errors.md; 2 for wrong usage).
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,6 +11,9 @@
 #include "trireme/cli/command.h"
 
 namespace trireme::inline v0::cli {
+
+/// Prints the sentence of a command's error on standard error; returns its exit code.
+int print_error(const std::exception_ptr& error);
 
 class Program {
  public:

@@ -377,9 +377,10 @@ int train_command(TrainOptions options, const Program& program) {
   try {
     return train_as_first(std::move(options), program, start);
   } catch (...) {
-    if (start.launcher && !start.told)
-      refuse_under_launcher(*start.launcher, describe(std::current_exception()).exit_code);
-    throw;
+    if (!start.launcher || start.told) throw;
+    const int code = print_error(std::current_exception());  // the others may not be there yet
+    refuse_under_launcher(*start.launcher, code);
+    return code;
   }
 }
 
