@@ -5,13 +5,13 @@
 #include <span>
 #include <string>
 
+#include "trireme/base/joined.h"
+
 namespace trireme::inline v0 {
 
 /// "[2, 3]"; "[]" for a scalar.
 inline std::string shape_text(std::span<const std::int64_t> shape) {
-  std::string text = "[";
-  for (const std::int64_t dim : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(dim);
-  return text + "]";
+  return "[" + joined(shape, [](std::int64_t dim) { return std::to_string(dim); }) + "]";
 }
 
 }  // namespace trireme::inline v0
