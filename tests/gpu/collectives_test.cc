@@ -184,6 +184,20 @@ TEST(GpuCollectives, UnevenMovesGiveTheCpusBits) {
   }
 }
 
+// As an empty tensor of LibTorch. The rank must make the same call as the others nevertheless.
+TEST(GpuCollectives, ABufferWithoutElementsMayHaveNoAddress) {
+  run_gpus(3, [](GpuRank& rank) {
+    const Counts counts{0, 100, 7};
+    const int root = 1;
+    const std::size_t out = rank.rank == root ? 107 * size_of(DType::F32) : 0;
+    compare(rank, DType::F32, mine(rank, DType::F32, counts[std::size_t(rank.rank)]), out,
+            [&](Buffer from, Buffer to) {
+              if (from.count == 0) from.data = nullptr;
+              return rank.world.gather_v(from, to, counts, root);
+            });
+  });
+}
+
 TEST(GpuCollectives, IntegersAreReducedByNcclAndFloatsByTheTree) {
   run_gpus(3, [](GpuRank& rank) {
     const OnGpu integers = rank.on_gpu(mine(rank, DType::I64, 999));

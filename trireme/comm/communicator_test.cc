@@ -420,5 +420,18 @@ TEST(Communicator, RefusesWrongCalls) {
   });
 }
 
+TEST(Communicator, SaysWhyDirectIsImpossible) {
+  SimulationOptions options;
+  options.network.shared_memory = false;
+  simulate(2, options, [](SimulatedRank& rank) {
+    std::vector<float> x(1000), all(2000);
+    const OpOptions how{.algorithm = "direct"};
+    const auto refused = ::testing::ThrowsMessage<ConfigError>(
+        HasSubstr("direct needs memory that ranks share; transport sim cannot map it"));
+    EXPECT_THAT([&] { all_reduce(*rank.world, x, Sum, how); }, refused);
+    EXPECT_THAT([&] { all_gather(*rank.world, x, all, how); }, refused);
+  });
+}
+
 }  // namespace
 }  // namespace trireme::comm

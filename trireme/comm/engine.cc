@@ -1,7 +1,6 @@
 #include "trireme/comm/engine.h"
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -121,7 +120,7 @@ std::shared_ptr<Engine> Engine::create(std::shared_ptr<net::Transport> transport
   in_context(engine->waiter, [&] {
     engine->family_->add(engine);
     if (engine->arenas && !engine->failure.broken())
-      engine->announce(engine->arenas->allocate_board());
+      engine->share([&] { return engine->arenas->allocate_board(); });
   });
   if (engine->board_watch) engine->waiter->add(engine->board_watch);
   engine->watching_ = engine->board_watch != nullptr;
@@ -140,20 +139,25 @@ Arena Engine::allocate(std::size_t bytes, Device where) {
     region = net::private_region(bytes);
     return {region.bytes, region.owner};
   }
-  in_context(waiter, [&] {
-    region = arenas->allocate(bytes);
-    announce(region);
-  });
+  in_context(waiter, [&] { region = share([&] { return arenas->allocate(bytes); }); });
   return {region.bytes, region.owner};
 }
 
-// Announces the region with a call, after which the peers map it. Later calls wait for this one.
-void Engine::announce(const net::Region& region) {
+// Allocates a region and announces it with a call, after which the peers map it. Later calls wait
+// for this one. A rank that cannot allocate breaks the group, so that the peers see its error.
+net::Region Engine::share(const std::function<net::Region()>& allocate) {
   Operation op;
   op.kind = OpKind::Allocate;
+  try {
+    op.region = allocate();
+  } catch (...) {
+    fail(std::current_exception());
+    throw;
+  }
+  const net::Region region = op.region;
   op.count = region.bytes.size();
-  op.region = region;
   enqueue(std::make_shared<Call>(std::move(op)));
+  return region;
 }
 
 Work Engine::submit(Operation&& operation, Deadline deadline) {

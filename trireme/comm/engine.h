@@ -128,7 +128,7 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   std::shared_ptr<Engine> self;  // keeps this alive while it leaves
 
  private:
-  void announce(const net::Region& region);
+  net::Region share(const std::function<net::Region()>& allocate);
   void enqueue(std::shared_ptr<Call> call);
   void pump();
   void begin(const std::shared_ptr<Call>& call);

@@ -1,7 +1,7 @@
 // FoldPlan: which terms each rank brings to a sum, and the additions that fold all of them.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <map>
 #include <vector>
 

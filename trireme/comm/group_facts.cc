@@ -1,8 +1,10 @@
 #include "trireme/comm/group_facts.h"
 
-#include <algorithm>
+#include <map>
+#include <string_view>
 #include <utility>
 
+#include "trireme/base/error.h"
 #include "trireme/comm/choice/selection.h"
 
 namespace trireme::inline v0::comm {
@@ -11,10 +13,10 @@ namespace {
 // Numbers hosts in the order of their first appearance.
 std::vector<int> numbered(const std::vector<std::string>& names) {
   std::vector<int> numbers;
-  for (auto name = names.begin(); name != names.end(); ++name) {
-    const auto first = std::find(names.begin(), name, *name);
-    const int next = numbers.empty() ? 0 : *std::max_element(numbers.begin(), numbers.end()) + 1;
-    numbers.push_back(first == name ? next : numbers[first - names.begin()]);
+  std::map<std::string_view, int> known;
+  for (const std::string& name : names) {
+    const int next = static_cast<int>(known.size());
+    numbers.push_back(known.try_emplace(name, next).first->second);
   }
   return numbers;
 }
@@ -33,6 +35,14 @@ int GroupFacts::world_rank(int of) const noexcept {
 }
 
 std::string GroupFacts::text() const { return head ? "" : " in group " + options.name; }
+
+std::exception_ptr GroupFacts::peer_lost(int peer, const std::string& what) const {
+  return std::make_exception_ptr(
+      PeerLost("rank " + std::to_string(world_rank(peer)) + what,
+               {.rank = world_rank(),
+                .peer = world_rank(peer),
+                .advice = "See that rank's own last lines; resume from the last checkpoint."}));
+}
 
 CommunicatorOptions GroupFacts::options_of(const std::vector<int>& ranks, std::string name) const {
   CommunicatorOptions theirs = options;

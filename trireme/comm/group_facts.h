@@ -1,6 +1,7 @@
 // GroupFacts: the fixed properties of a group of ranks. Any thread.
 #pragma once
 
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct GroupFacts {
   int world_rank() const noexcept { return world_rank(rank); }
   /// " in group rows"; empty for the head.
   std::string text() const;
+  /// PeerLost: "rank 3", followed by `what`, such as " is lost". `peer`: its rank in this group.
+  std::exception_ptr peer_lost(int peer, const std::string& what) const;
   /// The options of a group of `ranks` of this one.
   CommunicatorOptions options_of(const std::vector<int>& ranks, std::string name) const;
 

@@ -120,5 +120,26 @@ TEST(Allocate, AgainstAnotherCallIsRefusedAtOnce) {
   }
 }
 
+// The others must see why a rank could not allocate, and not that it made another call next.
+TEST(Allocate, ARankWithoutMemoryTellsTheOthers) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    run_ranks(3,
+              [](RankContext& rank) {
+                barrier(*rank.world);
+                const TimePoint start = rank.waiter->now();
+                const std::size_t bytes = rank.rank == 1 ? std::size_t{1} << 62 : 4096;
+                if (rank.rank == 1) {
+                  EXPECT_THROW(rank.world->allocate(bytes), ResourceError);
+                } else {
+                  rank.world->allocate(bytes);
+                }
+                EXPECT_THAT([&] { barrier(*rank.world); },
+                            ::testing::ThrowsMessage<ResourceError>(HasSubstr("mmap of")));
+                EXPECT_LT(rank.waiter->now() - start, std::chrono::milliseconds(100));
+              },
+              {.seed = seed});
+  }
+}
+
 }  // namespace
 }  // namespace trireme::comm

@@ -13,20 +13,22 @@ constexpr std::array<const char*, kNumAxes> kNames = {"pipeline", "data",    "sh
 constexpr unsigned bit(int axis) noexcept { return 1u << axis; }
 
 void check(const MeshShape& shape, const Communicator& world) {
+  const auto refuse = [&](const std::string& what, const std::string& advice) {
+    throw ConfigError(what, {.rank = world.rank(), .operation = "mesh", .advice = advice});
+  };
   std::string product;
-  bool positive = true;
   for (int axis = 0; axis < kNumAxes; ++axis) {
-    positive &= shape.along(Axis(axis)) > 0;
+    const std::string name = kNames[axis], length = std::to_string(shape.along(Axis(axis)));
+    if (shape.along(Axis(axis)) < 1)
+      refuse("the mesh's " + name + " axis has " + length + " ranks",
+             "Give every axis at least one rank.");
     if (Axis(axis) == Axis::Expert) continue;  // not a factor of the number of ranks
-    product += (axis == 0 ? "" : " x ") + std::string(kNames[axis]) + " " +
-               std::to_string(shape.along(Axis(axis)));
+    product += (axis == 0 ? "" : " x ") + name + " " + length;
   }
-  if (positive && shape.size() == world.size()) return;
-  throw ConfigError("mesh " + product + " = " + std::to_string(shape.size()) + " ranks, but " +
-                        std::to_string(world.size()) + " are there",
-                    {.rank = world.rank(),
-                     .operation = "mesh",
-                     .advice = "Make the product of the axes equal to the number of ranks."});
+  if (shape.size() == world.size()) return;
+  refuse("mesh " + product + " = " + std::to_string(shape.size()) + " ranks, but " +
+             std::to_string(world.size()) + " are there",
+         "Make the product of the axes equal to the number of ranks.");
 }
 
 // The sizes of the axes, with the expert axis taken out of data x shard (innermost ranks first).

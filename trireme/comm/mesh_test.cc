@@ -164,6 +164,9 @@ TEST(Mesh, RefusesShapesWithTheArithmetic) {
     }
     EXPECT_THROW(Mesh(*rank.world, {.pipeline = -1, .data = -2}), ConfigError);
     EXPECT_THROW(Mesh(*rank.world, {.data = 2, .expert = 0}), ConfigError);
+    EXPECT_THAT(
+        [&] { Mesh(*rank.world, {.data = 2, .expert = 0}); },
+        ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr("expert axis has 0 ranks")));
     try {
       Mesh(*rank.world, {.data = 2, .expert = 4});
       ADD_FAILURE();

@@ -52,6 +52,7 @@ double longest_way(std::span<const Route> routes, double Load::*member, double p
   std::vector<std::vector<std::vector<Sent>>> sent(size, std::vector<std::vector<Sent>>(size));
   std::vector<std::vector<std::size_t>> taken(size, std::vector<std::size_t>(size, 0));
   std::vector<bool> begun(size, false);
+  std::vector<std::size_t> need(size, 0);  // by peer; zero again after each look
   for (bool moved = true; moved;) {
     moved = false;
     for (int rank = 0; rank < size; ++rank) {
@@ -66,12 +67,12 @@ double longest_way(std::span<const Route> routes, double Load::*member, double p
         }
         begun[rank] = moved = true;
       }
-      std::vector<std::size_t> need(size, 0);
       bool there = true;
       for (const Movement& receive : round.receives) {
         there &=
             taken[receive.peer][rank] + ++need[receive.peer] <= sent[receive.peer][rank].size();
       }
+      for (const Movement& receive : round.receives) need[receive.peer] = 0;
       if (!there) continue;
       for (const Movement& receive : round.receives) {
         const Sent& message = sent[receive.peer][rank][taken[receive.peer][rank]++];

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/median.h"
 #include "trireme/base/waiter.h"
 #include "trireme/comm/collectives.h"
@@ -114,13 +115,13 @@ double measure(Communicator& group, Duration budget, const std::function<void()>
 std::vector<OpKind> measurable() { return {std::begin(kMeasurable), std::end(kMeasurable)}; }
 
 OpKind measurable_kind(std::string_view name) {
-  std::string names;
-  for (OpKind kind : kMeasurable) {
-    if (name_of(kind) == name) return kind;
-    names += (names.empty() ? "" : ", ") + std::string(name_of(kind));
-  }
-  throw ConfigError("unknown collective " + std::string(name),
-                    {.operation = "bench", .advice = "Choose among " + names + "."});
+  const auto named = [](OpKind kind) { return name_of(kind); };
+  if (const auto found = std::ranges::find(kMeasurable, name, named);
+      found != std::end(kMeasurable))
+    return *found;
+  throw ConfigError(
+      "unknown collective " + std::string(name),
+      {.operation = "bench", .advice = "Choose among " + joined(kMeasurable, named) + "."});
 }
 
 std::vector<std::size_t> usual_sizes(std::size_t most) {

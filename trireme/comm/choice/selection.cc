@@ -1,6 +1,7 @@
 #include "trireme/comm/choice/selection.h"
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/native/native_backend.h"
 #include "trireme/comm/nccl/gpu_plan.h"
@@ -14,6 +15,15 @@ namespace {
 // does not need it.
 bool has_direct_form(OpKind kind) noexcept {
   return OpKind::AllReduce < kind && kind < OpKind::Barrier;
+}
+
+// "tree, pairwise".
+std::string list_of(OpKind kind) { return joined(algorithms_of(kind), &AlgorithmEntry::name); }
+
+// Why "direct" is impossible over `transport`.
+std::string maps_no_memory(std::string_view transport) {
+  return "algorithm direct needs memory that ranks share; transport " + std::string(transport) +
+         " cannot map it";
 }
 
 }  // namespace
@@ -72,20 +82,19 @@ std::string Selection::all_reduce(std::string_view wanted, const Reduced& what) 
 }
 
 std::string Selection::pick(OpKind kind, std::string_view wanted, std::string_view usual) const {
-  const bool direct =
-      wanted == "direct" && has_direct_form(kind) && (engine_.arenas || engine_.facts.size == 1);
-  if (wanted.empty() || wanted == "auto" || direct ||
+  const bool direct = wanted == "direct" && has_direct_form(kind);
+  const bool maps = engine_.arenas || engine_.facts.size == 1;
+  if (wanted.empty() || wanted == "auto" || (direct && maps) ||
       wanted == nccl::kNative)  // place() checks the last
     return std::string(usual);
   if (find_algorithm(kind, wanted)) return std::string(wanted);
-  std::string names;
-  for (const AlgorithmEntry* entry : algorithms_of(kind)) {
-    names += (names.empty() ? "" : ", ") + entry->name;
-  }
-  throw ConfigError("unknown algorithm " + std::string(wanted),
+  const std::string names = list_of(kind);
+  throw ConfigError(direct ? maps_no_memory(engine_.transport->name())
+                           : "unknown algorithm " + std::string(wanted),
                     {.rank = engine_.facts.world_rank(),
                      .operation = std::string(name_of(kind)),
-                     .advice = "Choose one of " + names + "."});
+                     .advice = direct ? "Use algorithm auto or " + names + ", or transport shm."
+                                      : "Choose one of " + names + "."});
 }
 
 bool Selection::may_be_direct(OpKind kind, std::string_view wanted) const {
@@ -104,15 +113,12 @@ void check_all_reduce(std::string_view wanted, const AllReducePlace& place) {
     refuse("algorithm nccl-native needs transport nccl",
            "Use comm.transport nccl where there are GPUs, or algorithm auto.");
   if (wanted == "direct" && place.ranks > 1 && !place.can_map)
-    refuse("algorithm direct needs memory that ranks share; transport " +
-               std::string(place.transport) + " cannot map it",
-           "Use algorithm auto or ring, or transport shm.");
+    refuse(maps_no_memory(place.transport), "Use algorithm auto or ring, or transport shm.");
   if (wanted == "auto" || wanted == "direct" || wanted == kMpiNative || wanted == nccl::kNative ||
       find_algorithm(OpKind::AllReduce, wanted) != nullptr)
     return;
-  std::string names = "auto, direct, mpi-native";
-  for (const AlgorithmEntry* entry : algorithms_of(OpKind::AllReduce)) names += ", " + entry->name;
-  refuse("unknown algorithm " + std::string(wanted), "Choose one of " + names + ".");
+  refuse("unknown algorithm " + std::string(wanted),
+         "Choose one of auto, direct, mpi-native, " + list_of(OpKind::AllReduce) + ".");
 }
 
 std::string algorithm_of_groups(std::string_view algorithm) {

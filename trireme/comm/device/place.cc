@@ -11,7 +11,8 @@ Device device_of(const Operation& operation) {
   Device found;
   bool any = false;
   const auto visit = [&](const Buffer& buffer) {
-    if (buffer.count == 0 && !buffer.data) return;  // this rank has no such buffer
+    const bool on_host = buffer.device.kind == DeviceKind::Cpu;
+    if (on_host && buffer.count == 0 && !buffer.data) return;  // this rank has no such buffer
     if (any && !(buffer.device == found)) {
       throw ConfigError("the buffers of one call lie on different devices",
                         {.operation = title_of(operation), .advice = "Copy them to one first."});

@@ -238,11 +238,7 @@ void GpuGroup::look_for_lost_peers(GpuCall& call, TimePoint now) {
   if (lost < 0) return;
   if (call.lost_since == TimePoint::max()) call.lost_since = now;
   if (now - call.lost_since < kGrace) return;
-  fail(about(&call,
-             std::make_exception_ptr(PeerLost(
-                 "rank " + std::to_string(engine_->facts.world_rank(lost)) + " is lost",
-                 {.peer = engine_->facts.world_rank(lost),
-                  .advice = "See that rank's own last lines; resume from the last checkpoint."}))));
+  fail(about(&call, engine_->facts.peer_lost(lost, " is lost")));
 }
 
 // If a thread waits on the host, the deadline of that wait decides instead.

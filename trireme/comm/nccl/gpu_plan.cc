@@ -92,16 +92,18 @@ class Steps {
     GpuStep& copied = step(GpuStep::Copy);
     copied.to = to, copied.from = from, copied.bytes = bytes;
   }
-  // send() and recv() add a call to a step's group. Data that only moves is sent as bytes.
+  // Adds a call that only moves data to a step's group, unless there is none. It moves bytes.
+  static void add_move(GpuStep& group, NcclCall::Kind kind, const void* in, void* out,
+                       std::size_t bytes, int peer = 0) {
+    if (bytes == 0) return;
+    group.calls.push_back(
+        {.kind = kind, .in = in, .out = out, .count = bytes, .type = kNcclUint8, .peer = peer});
+  }
   static void send(GpuStep& group, const void* in, std::size_t bytes, int peer) {
-    if (bytes > 0)
-      group.calls.push_back(
-          {.kind = NcclCall::Send, .in = in, .count = bytes, .type = kNcclUint8, .peer = peer});
+    add_move(group, NcclCall::Send, in, nullptr, bytes, peer);
   }
   static void recv(GpuStep& group, void* out, std::size_t bytes, int peer) {
-    if (bytes > 0)
-      group.calls.push_back(
-          {.kind = NcclCall::Recv, .out = out, .count = bytes, .type = kNcclUint8, .peer = peer});
+    add_move(group, NcclCall::Recv, nullptr, out, bytes, peer);
   }
   void drop_empty() {
     if (steps_.back().calls.empty()) steps_.pop_back();
@@ -183,11 +185,7 @@ void Steps::gather_slices(std::size_t begin, std::size_t slice, std::byte* folde
   std::byte* const out = at(op_.out.data, begin * width_);
   GpuStep& group = step(GpuStep::Nccl);
   if (op_.kind == OpKind::AllReduce) {
-    group.calls.push_back({.kind = NcclCall::AllGather,
-                           .in = folded,
-                           .out = out,
-                           .count = bytes,
-                           .type = kNcclUint8});
+    add_move(group, NcclCall::AllGather, folded, out, bytes);
   } else if (rank_ != op_.root) {
     send(group, folded, bytes, op_.root);
   } else {
@@ -316,25 +314,13 @@ void Steps::all_gather() {
   const auto lengths = pieces();
   GpuStep& group = step(GpuStep::Nccl);
   if (std::equal(lengths.begin() + 1, lengths.end(), lengths.begin())) {
-    if (op_.in.count > 0)
-      group.calls.push_back({.kind = NcclCall::AllGather,
-                             .in = op_.in.data,
-                             .out = op_.out.data,
-                             .count = op_.in.bytes(),
-                             .type = kNcclUint8});
+    add_move(group, NcclCall::AllGather, op_.in.data, op_.out.data, op_.in.bytes());
     return drop_empty();
   }
   std::byte* out = static_cast<std::byte*>(op_.out.data);
   for (int root = 0; root < size_; ++root) {
     const std::size_t bytes = lengths[root] * width_;
-    const void* in = root == rank_ ? op_.in.data : out;
-    if (bytes > 0)
-      group.calls.push_back({.kind = NcclCall::Broadcast,
-                             .in = in,
-                             .out = out,
-                             .count = bytes,
-                             .type = kNcclUint8,
-                             .peer = root});
+    add_move(group, NcclCall::Broadcast, root == rank_ ? op_.in.data : out, out, bytes, root);
     out += bytes;
   }
   drop_empty();
@@ -365,15 +351,9 @@ void Steps::move() {
   auto one = none;
   switch (op_.kind) {
     case OpKind::Broadcast:
-      if (op_.count == 0) return;
-      step(GpuStep::Nccl)
-          .calls.push_back({.kind = NcclCall::Broadcast,
-                            .in = op_.in.data,
-                            .out = op_.out.data,
-                            .count = op_.out.bytes(),
-                            .type = kNcclUint8,
-                            .peer = op_.root});
-      return;
+      add_move(step(GpuStep::Nccl), NcclCall::Broadcast, op_.in.data, op_.out.data, op_.out.bytes(),
+               op_.root);
+      return drop_empty();
     case OpKind::AllGather:
       return all_gather();
     case OpKind::Gather:

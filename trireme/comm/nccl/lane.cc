@@ -1,6 +1,5 @@
 #include "trireme/comm/nccl/lane.h"
 
-#include <algorithm>
 #include <bit>
 #include <string>
 #include <system_error>

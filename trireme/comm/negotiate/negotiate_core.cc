@@ -172,6 +172,7 @@ void Negotiator::Core::hear(int peer, const Record& record) {
   } catch (const Error&) {
     return fail(std::current_exception());
   }
+  if (answers.empty()) return;
   for (const Record& answer : answers) {
     for (int other = 1; other < size_; ++other) {
       if (answer.to < 0 || answer.to == other) at(other).out.put(answer);

@@ -1,6 +1,7 @@
 #include "trireme/comm/negotiate/negotiate_wire.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "trireme/base/check.h"

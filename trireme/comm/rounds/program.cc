@@ -25,6 +25,7 @@ Algorithm::Step& Algorithm::Step::copy_from(int peer, Chunk chunk) {
 }
 
 Chunk Algorithm::chunk(int index) const noexcept {
+  if (num_chunks_ < 1) return {};  // record() refuses it
   return {(index % num_chunks_ + num_chunks_) % num_chunks_};
 }
 
@@ -50,19 +51,25 @@ Program record(std::string_view name, const Generator& generator, int size, int 
   for (int rank = 0; rank < size; ++rank) {
     Algorithm algorithm(rank, size, root, hosts, pieces);
     generator(algorithm);
-    if (rank > 0 && algorithm.num_chunks() != program.num_chunks) {
-      refuse("rank 0 uses " + std::to_string(program.num_chunks) + " chunks, rank " +
-             std::to_string(rank) + " uses " + std::to_string(algorithm.num_chunks()) +
-             "; all ranks must use the same number");
+    const int chunks = algorithm.num_chunks();
+    const std::string own = "rank " + std::to_string(rank);
+    if (chunks < 1) refuse(own + " uses " + std::to_string(chunks) + " chunks; 1 is the least");
+    if (rank > 0 && chunks != program.num_chunks) {
+      refuse("rank 0 uses " + std::to_string(program.num_chunks) + " chunks, " + own + " uses " +
+             std::to_string(chunks) + "; all ranks must use the same number");
     }
-    program.num_chunks = algorithm.num_chunks();
+    program.num_chunks = chunks;
     program.rounds_of_rank.push_back(algorithm.take());
     for (const Round& round : program.rounds_of_rank.back()) {
       for (const auto* side : {&round.sends, &round.receives}) {
         for (const Transfer& transfer : *side) {
           if (transfer.peer < 0 || transfer.peer >= size || transfer.peer == rank) {
-            refuse("rank " + std::to_string(rank) + " names peer " + std::to_string(transfer.peer) +
+            refuse(own + " names peer " + std::to_string(transfer.peer) +
                    ", but peers are the other ranks of 0 to " + std::to_string(size - 1));
+          }
+          if (transfer.chunk < 0 || transfer.chunk >= chunks) {
+            refuse(own + " names chunk " + std::to_string(transfer.chunk) +
+                   ", but chunks are 0 to " + std::to_string(chunks - 1));
           }
         }
       }

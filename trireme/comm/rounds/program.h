@@ -21,8 +21,8 @@ struct Program {
 /// the caches, and large enough that the latency of a round is negligible.
 int pieces_for(std::size_t bytes, int size) noexcept;
 
-/// Runs `generator` for every rank. ConfigError if the ranks disagree on the number of chunks, or
-/// if a peer is out of range. `hosts`, `pieces`: as in Algorithm.
+/// Runs `generator` for every rank. ConfigError if there is no chunk, if the ranks disagree on the
+/// number of chunks, or if a peer or a chunk is out of range. `hosts`, `pieces`: as in Algorithm.
 Program record(std::string_view name, const Generator& generator, int size, int root = 0,
                const std::vector<int>& hosts = {}, int pieces = 1);
 

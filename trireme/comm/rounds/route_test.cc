@@ -166,6 +166,15 @@ TEST(Route, WrongProgramsAreRefusedBeforeTheyRun) {
               HasSubstr("twice"));
   EXPECT_THAT(refusal([](Algorithm& a) { a.send(a.rank, a.chunk(0)); }, 3),
               HasSubstr("names peer 0"));
+  EXPECT_THAT(refusal([](Algorithm& a) { a.send(a.next(), Chunk{3}); }, 3),
+              HasSubstr("rank 0 names chunk 3, but chunks are 0 to 2"));
+  EXPECT_THAT(refusal(
+                  [](Algorithm& a) {
+                    a.chunks(a.size / 4);
+                    a.send(a.next(), a.chunk(a.rank)).add_from(a.prev(), a.chunk(a.rank - 1));
+                  },
+                  3),
+              HasSubstr("rank 0 uses 0 chunks"));
   EXPECT_THAT(
       refusal([](Algorithm& a) { a.send(a.next(), a.chunk(0)).copy_from(a.prev(), a.chunk(0)); },
               2),

@@ -2,7 +2,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <iterator>

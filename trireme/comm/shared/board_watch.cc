@@ -4,7 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "trireme/base/error.h"
 #include "trireme/comm/calls/inline_run.h"
 #include "trireme/comm/engine.h"
 #include "trireme/kernel/prefetch.h"
@@ -149,14 +148,8 @@ bool BoardWatch::poll() {
   if (gone < 0 && lost < 0) return false;
   // The peer may have left because this operation ended, just after the look above.
   if (look() || waits_ == Waits::No) return true;
-  engine_.fail(
-      gone >= 0
-          ? engine_.board().error_of(gone)
-          : std::make_exception_ptr(PeerLost(
-                "rank " + std::to_string(facts.world_rank(lost)) + "'s process has ended",
-                {.rank = facts.world_rank(),
-                 .peer = facts.world_rank(lost),
-                 .advice = "See that rank's own last lines; resume from the last checkpoint."})));
+  engine_.fail(gone >= 0 ? engine_.board().error_of(gone)
+                         : facts.peer_lost(lost, "'s process has ended"));
   return true;
 }
 

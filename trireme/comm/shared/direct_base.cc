@@ -3,8 +3,6 @@
 #include <cstring>
 #include <utility>
 
-#include "trireme/base/error.h"
-
 namespace trireme::inline v0::comm {
 namespace {
 
@@ -49,13 +47,7 @@ bool DirectBase::read(int rank, std::uint32_t index, std::size_t offset, std::sp
     }
     if (engine_.arenas->read(rank, there + done, block)) continue;
     if (!look()) return false;
-    const GroupFacts& facts = engine_.facts;
-    const int name = facts.world_rank(rank);
-    engine_.fail(std::make_exception_ptr(
-        PeerLost("the memory of rank " + std::to_string(name) + " could not be read",
-                 {.rank = facts.world_rank(),
-                  .peer = name,
-                  .advice = "See that rank's own last lines; resume from the last checkpoint."})));
+    engine_.fail(engine_.facts.peer_lost(rank, "'s memory could not be read"));
     return false;
   }
   return true;

@@ -10,9 +10,6 @@
 // copies 2S(n-1)/n bytes.
 #pragma once
 
-#include <span>
-#include <vector>
-
 #include "trireme/comm/shared/direct_base.h"
 #include "trireme/comm/shared/sum_staging.h"
 #include "trireme/comm/slices.h"
@@ -49,6 +46,7 @@ class DirectRun final : public DirectBase {
     return kind() == OpKind::AllReduce && engine_.facts.options.on_run != nullptr;
   }
   void tell_start() const;
+  void tell_terms(int chunk) const;
   void tell_reads() const;
   void tell_reduced() const;
   void tell_end() const;

@@ -12,18 +12,21 @@ using Kind = RunEvent::Kind;
 
 void DirectRun::tell_start() const {
   const auto& tell = engine_.facts.options.on_run;
-  const Operation& op = call_->operation;
   tell({.kind = Kind::Begin, .chunk = size_});
-  for (int chunk = 0; chunk < size_; ++chunk) {
-    const Slice slice = slice_of(op.count, chunk);
-    for (std::size_t i = 0; i < op.terms.size(); ++i) {
-      tell({.kind = Kind::Hold,
-            .chunk = chunk,
-            .node = plan_.nodes_of[rank_][i],
-            .data = {address_in(op.terms[i].value, slice.begin), slice.count * width_}});
-    }
-  }
+  for (int chunk = 0; chunk < size_; ++chunk) tell_terms(chunk);
   tell({.kind = Kind::RoundEnd});
+}
+
+void DirectRun::tell_terms(int chunk) const {
+  const Operation& op = call_->operation;
+  const Slice slice = slice_of(op.count, chunk);
+  for (std::size_t i = 0; i < op.terms.size(); ++i) {
+    engine_.facts.options.on_run(
+        {.kind = Kind::Hold,
+         .chunk = chunk,
+         .node = plan_.nodes_of[rank_][i],
+         .data = {address_in(op.terms[i].value, slice.begin), slice.count * width_}});
+  }
 }
 
 void DirectRun::tell_reads() const {
@@ -58,13 +61,7 @@ void DirectRun::tell_reduced() const {
   }
   tell({.kind = Kind::Hold, .chunk = rank_, .node = all, .data = sum});
   for (int chunk = 0; chunk < size_; ++chunk) {
-    const Slice slice = slice_of(op.count, chunk);
-    for (std::size_t i = 0; chunk != rank_ && i < op.terms.size(); ++i) {
-      tell({.kind = Kind::Hold,
-            .chunk = chunk,
-            .node = plan_.nodes_of[rank_][i],
-            .data = {address_in(op.terms[i].value, slice.begin), slice.count * width_}});
-    }
+    if (chunk != rank_) tell_terms(chunk);
   }
   tell({.kind = Kind::RoundEnd});
 }

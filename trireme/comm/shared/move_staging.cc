@@ -32,10 +32,13 @@ Slice piece_of(const Operation& op, const std::vector<std::size_t>& counts, int 
 
 std::vector<Part> parts_of(const Operation& op, int rank, int size) {
   const auto from_all = [&](const std::vector<std::size_t>& counts, std::size_t source) {
+    const std::size_t equal = op.count / static_cast<std::size_t>(size);
     std::vector<Part> parts;
+    std::size_t target = 0;
     for (int from = 0; from < size; ++from) {
-      const Slice piece = piece_of(op, counts, from, size);
-      parts.push_back({from, source, piece.begin, piece.count});
+      const std::size_t count = counts.empty() ? equal : counts[static_cast<std::size_t>(from)];
+      parts.push_back({from, source, target, count * size_of(op.dtype)});
+      target += parts.back().bytes;
     }
     return parts;
   };

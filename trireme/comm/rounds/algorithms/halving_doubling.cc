@@ -38,14 +38,11 @@ int add_halving_doubling(Timetable& table, int time, const std::vector<int>& ran
     for (int level = 0; level < levels; ++level) {
       const int distance = 1 << level, partner = v ^ distance;
       // After `level` rounds, v adds the chunks whose lowest `level` bits equal its own.
-      for (int chunk = 0; chunk < core; ++chunk) {
-        if (chunk % (2 * distance) == partner % (2 * distance)) {
-          table.add(time + folds + level, rank_of(v), rank_of(partner), {first + chunk});
-        }
-        if (chunk % (2 * distance) == v % (2 * distance)) {
-          table.copy(back + levels - 1 - level, rank_of(v), rank_of(partner), {first + chunk});
-        }
-      }
+      const int step = 2 * distance;
+      for (int chunk = partner % step; chunk < core; chunk += step)
+        table.add(time + folds + level, rank_of(v), rank_of(partner), {first + chunk});
+      for (int chunk = v % step; chunk < core; chunk += step)
+        table.copy(back + levels - 1 - level, rank_of(v), rank_of(partner), {first + chunk});
     }
   }
   return back + levels + folds;
