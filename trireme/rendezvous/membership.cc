@@ -141,14 +141,18 @@ void Membership::end(int rank) { rows_[rank].phase = Phase::Ended; }
 
 void Membership::forget(int rank) { rows_[rank] = Row{.seen = rows_[rank].seen}; }
 
-// A stopped process sends nothing, so one that was just heard is not stopped.
+// A stopped process sends nothing, so one that was just heard is not stopped. Each heartbeat asks
+// this of all processes; the system is asked less often.
 bool Membership::stopped(Row& row, TimePoint now) const {
   const bool gone = row.phase == Phase::Ended || row.phase == Phase::Left;
   if (row.pid <= 0 || gone || now - row.seen < kJustHeard) return false;
-  const char state = state_of_(row.pid);
-  if (state != 't' && state != 'T') return false;
-  row.held = now;
-  return true;
+  if (now - row.looked >= kJustHeard) {
+    row.looked = now;
+    const char state = state_of_(row.pid);
+    row.stopped = state == 't' || state == 'T';
+  }
+  if (row.stopped) row.held = now;
+  return row.stopped;
 }
 
 void Membership::set_members(std::vector<int> members, TimePoint now) {

@@ -102,9 +102,9 @@ class FileStore final : public StateStore {
 }  // namespace
 
 void refuse_taken_store(const std::string& address) {
-  throw RefusedError("another coordinator has taken " + address + " over",
-                     {.operation = "coordinator",
-                      .advice = "It goes on with the job; this one is not needed."});
+  throw RefusedError(
+      "another coordinator has taken " + address + " over",
+      {.operation = "coordinator", .advice = "It goes on with the job; this one is not needed."});
 }
 
 std::unique_ptr<StateStore> make_store(const std::string& address, Duration timeout) {
