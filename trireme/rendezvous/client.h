@@ -70,7 +70,7 @@ class CoordinatorClient {
   CoordinatorClient(const CoordinatorClient&) = delete;
 
   /// Collective: returns the value of every process of the group under `key`, in their order. A key
-  /// has at most 256 bytes, a value 64 KiB. Throws TimeoutError if not all called within `timeout`
+  /// has at most 256 bytes, a value 512 KiB. Throws TimeoutError if not all called within `timeout`
   /// (the call may be repeated), PeerLost if one failed or left.
   std::vector<std::string> exchange(const std::string& key, const std::string& value,
                                     Duration timeout, const Group& group = {});
