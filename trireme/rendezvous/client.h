@@ -76,6 +76,8 @@ class CoordinatorClient {
                                     Duration timeout, const Group& group = {});
   /// Sends this rank's activity and returns all ranks' states. Throws TimeoutError, PeerLost.
   Table heartbeat(const Activity& activity, Duration timeout);
+  /// The same without the states, which n ranks need not get from each of n ranks' heartbeats.
+  void beat(const Activity& activity, Duration timeout);
   /// Starts a thread that calls `on_news`; stop_watching() joins it. Only one at a time. When
   /// watch() returns, the coordinator treats the stream's end as this rank's. Throws TimeoutError.
   void watch(std::function<void(const News&)> on_news);
