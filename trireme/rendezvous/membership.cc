@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "trireme/base/differing_lines.h"
+#include "trireme/base/joined.h"
 
 namespace trireme::inline v0::rendezvous {
 namespace {
@@ -41,19 +42,18 @@ std::string waiters_text(const Table& table, const std::string& operation, int s
 
 // For example "every rank waits: rank 0, 2 in all_reduce bucket 2; rank 1 in recv".
 std::string deadlock_text(const Table& table, const std::string& operation, int self) {
-  std::vector<std::pair<std::string, std::string>> waits;  // operation, ranks
+  std::vector<std::pair<std::string, std::vector<std::string>>> waits;  // operation, ranks
   for (const PeerState& peer : table.peers) {
     const std::string& own = peer.rank == self ? operation : peer.activity.operation;
     auto at =
         std::find_if(waits.begin(), waits.end(), [&](const auto& one) { return one.first == own; });
-    if (at == waits.end()) at = waits.insert(waits.end(), {own, ""});
-    at->second += (at->second.empty() ? "" : ", ") + std::to_string(peer.rank);
+    if (at == waits.end()) at = waits.insert(waits.end(), {own, {}});
+    at->second.push_back(std::to_string(peer.rank));
   }
-  std::string text = "every rank waits";
-  for (const auto& [what, ranks] : waits) {
-    text += (&what == &waits.front().first ? ": rank " : "; rank ") + ranks + " in " + what;
-  }
-  return text;
+  const auto text = [](const auto& one) {
+    return "rank " + joined(one.second) + " in " + one.first;
+  };
+  return "every rank waits: " + joined(waits, text, "; ");
 }
 
 bool works(const PeerState& peer) {
@@ -102,14 +102,14 @@ std::optional<std::string> Membership::join(int rank, std::string host, std::str
   if (row.phase != Phase::Absent) {
     return roles_.name_of(rank) + " has joined already";
   }
-  if (!identity.empty()) {
-    for (const Row& other : rows_) {
-      if (other.identity.empty() || other.identity == identity) continue;
-      return roles_.name_of(rank) + " differs from " +
-             roles_.name_of(static_cast<int>(&other - rows_.data())) + ": \"" +
-             differing_lines(identity, other.identity) + "\" against \"" +
-             differing_lines(other.identity, identity) + "\"";
-    }
+  // All that have one have the same.
+  const auto other = std::find_if(rows_.begin(), rows_.end(),
+                                  [](const Row& one) { return !one.identity.empty(); });
+  if (!identity.empty() && other != rows_.end() && other->identity != identity) {
+    return roles_.name_of(rank) + " differs from " +
+           roles_.name_of(static_cast<int>(other - rows_.begin())) + ": \"" +
+           differing_lines(identity, other->identity) + "\" against \"" +
+           differing_lines(other->identity, identity) + "\"";
   }
   row.phase = Phase::Joined;
   row.host = std::move(host);
