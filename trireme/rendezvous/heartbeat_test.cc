@@ -1,4 +1,4 @@
-// What heartbeats tell the coordinator, and what it answers.
+// Heartbeats: the coordinator hears them, and answers with the states of all if they ask.
 #include <gtest/gtest.h>
 
 #include "trireme/rendezvous/coordinator/coordinator_test.h"
