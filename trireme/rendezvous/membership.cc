@@ -12,6 +12,7 @@ namespace trireme::inline v0::rendezvous {
 namespace {
 
 constexpr Duration kJustHeard = std::chrono::milliseconds(50);
+constexpr Duration kLookAgain = std::chrono::milliseconds(50);
 
 std::string seconds(Duration duration) {
   return std::to_string(std::chrono::round<std::chrono::seconds>(duration).count()) + " s";
@@ -142,11 +143,11 @@ void Membership::end(int rank) { rows_[rank].phase = Phase::Ended; }
 void Membership::forget(int rank) { rows_[rank] = Row{.seen = rows_[rank].seen}; }
 
 // A stopped process sends nothing, so one that was just heard is not stopped. Each heartbeat asks
-// this of all processes; the system is asked less often.
+// this of all processes, but the system is asked seldom.
 bool Membership::stopped(Row& row, TimePoint now) const {
   const bool gone = row.phase == Phase::Ended || row.phase == Phase::Left;
   if (row.pid <= 0 || gone || now - row.seen < kJustHeard) return false;
-  if (now - row.looked >= kJustHeard) {
+  if (now - row.looked >= kLookAgain) {
     row.looked = now;
     const char state = state_of_(row.pid);
     row.stopped = state == 't' || state == 'T';
