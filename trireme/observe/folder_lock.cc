@@ -280,6 +280,14 @@ FolderLock::~FolderLock() = default;
 
 int FolderLock::descriptor() const noexcept { return impl_->file.get(); }
 
+bool FolderLock::is_lost() const {
+  const Descriptor found(::open(impl_->path.c_str(), O_RDONLY | O_CLOEXEC));  // as is_abandoned()
+  struct stat own {
+  }, now{};
+  return found && ::fstat(impl_->file.get(), &own) == 0 && ::fstat(found.get(), &now) == 0 &&
+         !same_file(own, now);
+}
+
 LockWatch::LockWatch(std::string directory, FolderLockOptions options)
     : directory_(std::move(directory)),
       patience_(options.patience),

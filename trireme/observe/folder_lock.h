@@ -58,6 +58,8 @@ class FolderLock {
 
   /// The folder stays locked while any process has this descriptor open. Close-on-exec.
   int descriptor() const noexcept;
+  /// Whether another process has locked the folder meanwhile: this one was stopped for long.
+  bool is_lost() const;
 
  private:
   struct Impl;

@@ -48,7 +48,7 @@ class ServedModel {
   const std::vector<ServedParameter>& parameters() const noexcept { return parameters_; }
   int servers() const noexcept { return static_cast<int>(slices_.size()); }
   const std::vector<ServedTable>& tables() const noexcept { return tables_; }
-  /// A server's slices, ascending; at most one of each parameter.
+  /// A server's slices, at most one of each parameter: ascending, then those without elements.
   const std::vector<Slice>& slices(int server) const {
     return slices_[static_cast<std::size_t>(server)];
   }

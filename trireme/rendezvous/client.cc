@@ -109,6 +109,7 @@ struct CoordinatorClient::Impl {
   void watch_loop(const std::function<void(const News&)>& on_news);
   grpc::Status read_news(const std::function<void(const News&)>& on_news);
   bool reconnect();
+  wire::HeartbeatReply beat(const Activity& activity, bool only_tells, Duration timeout) const;
   wire::ServerViewReply ask_of_servers(wire::ServerNews news, Duration timeout);
   grpc::Status tell_surely(wire::ServerNews& news, wire::ServerViewReply& reply, Duration timeout,
                            bool (*repeats)(const grpc::Status&));
@@ -267,14 +268,23 @@ std::vector<std::string> CoordinatorClient::exchange(const std::string& key,
   return {reply.values().begin(), reply.values().end()};
 }
 
-Table CoordinatorClient::heartbeat(const Activity& activity, Duration timeout) {
+wire::HeartbeatReply CoordinatorClient::Impl::beat(const Activity& activity, bool only_tells,
+                                                   Duration timeout) const {
   wire::HeartbeatRequest request;
   fill(activity, *request.mutable_activity());
+  request.set_only_tells(only_tells);
   wire::HeartbeatReply reply;
-  if (const auto status = impl_->call(&Impl::Stub::Heartbeat, request, reply, timeout);
-      !status.ok())
-    impl_->raise(status, "heartbeat");
-  return table_from(reply);
+  if (const auto status = call(&Stub::Heartbeat, request, reply, timeout); !status.ok())
+    raise(status, "heartbeat");
+  return reply;
+}
+
+Table CoordinatorClient::heartbeat(const Activity& activity, Duration timeout) {
+  return table_from(impl_->beat(activity, /*only_tells=*/false, timeout));
+}
+
+void CoordinatorClient::beat(const Activity& activity, Duration timeout) {
+  impl_->beat(activity, /*only_tells=*/true, timeout);
 }
 
 Duration CoordinatorClient::heartbeat_interval(Duration own) const noexcept {
@@ -295,40 +305,7 @@ grpc::Status CoordinatorClient::Impl::read_news(const std::function<void(const N
   wire::News message;
   while (stream->Read(&message)) {
     begun->set();
-    News news;
-    switch (message.what_case()) {
-      case wire::News::kFailure:
-        news.kind = News::Kind::Failure;
-        news.failure = failure_from(message.failure());
-        break;
-      case wire::News::kStopSignal:
-        news.kind = News::Kind::Stop;
-        news.stop_signal = message.stop_signal();
-        break;
-      case wire::News::kLeftRank:
-        news.kind = News::Kind::Left;
-        news.left_rank = static_cast<int>(message.left_rank());
-        break;
-      case wire::News::kServerView:
-        news.kind = News::Kind::Servers;
-        news.servers = ServerView::from_text(message.server_view());
-        break;
-      case wire::News::kEpoch:
-        news.kind = News::Kind::Epoch;
-        news.epoch = epoch_from(message.epoch());
-        break;
-      case wire::News::kStoreAway:
-        news.kind =
-            message.store_away() ? News::Kind::CoordinatorAway : News::Kind::CoordinatorBack;
-        news.reason = "cannot reach its store";
-        break;
-      case wire::News::kFinished:
-        news.kind = News::Kind::Finished;
-        break;
-      default:
-        continue;
-    }
-    on_news(news);
+    if (const auto news = news_from(message)) on_news(*news);
   }
   return stream->Finish();
 }

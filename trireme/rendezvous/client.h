@@ -70,12 +70,14 @@ class CoordinatorClient {
   CoordinatorClient(const CoordinatorClient&) = delete;
 
   /// Collective: returns the value of every process of the group under `key`, in their order. A key
-  /// has at most 256 bytes, a value 64 KiB. Throws TimeoutError if not all called within `timeout`
+  /// has at most 256 bytes, a value 512 KiB. Throws TimeoutError if not all called within `timeout`
   /// (the call may be repeated), PeerLost if one failed or left.
   std::vector<std::string> exchange(const std::string& key, const std::string& value,
                                     Duration timeout, const Group& group = {});
   /// Sends this rank's activity and returns all ranks' states. Throws TimeoutError, PeerLost.
   Table heartbeat(const Activity& activity, Duration timeout);
+  /// The same without the states, which n ranks need not get from each of n ranks' heartbeats.
+  void beat(const Activity& activity, Duration timeout);
   /// Starts a thread that calls `on_news`; stop_watching() joins it. Only one at a time. When
   /// watch() returns, the coordinator treats the stream's end as this rank's. Throws TimeoutError.
   void watch(std::function<void(const News&)> on_news);

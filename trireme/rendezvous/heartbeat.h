@@ -19,7 +19,7 @@ class Heartbeat {
                      std::max<Duration>(timeout / 10, std::chrono::milliseconds(10)))] {
           do {
             try {
-              client.heartbeat(status.read(steady_now()), 2 * interval);
+              client.beat(status.read(steady_now()), 2 * interval);
             } catch (const std::exception&) {
               // A lost heartbeat, even for lack of memory, is harmless: the watch stream tells if
               // the coordinator is lost.

@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "trireme/base/differing_lines.h"
+#include "trireme/base/joined.h"
 
 namespace trireme::inline v0::rendezvous {
 namespace {
 
 constexpr Duration kJustHeard = std::chrono::milliseconds(50);
+constexpr Duration kLookAgain = std::chrono::milliseconds(50);
 
 std::string seconds(Duration duration) {
   return std::to_string(std::chrono::round<std::chrono::seconds>(duration).count()) + " s";
@@ -41,19 +43,18 @@ std::string waiters_text(const Table& table, const std::string& operation, int s
 
 // For example "every rank waits: rank 0, 2 in all_reduce bucket 2; rank 1 in recv".
 std::string deadlock_text(const Table& table, const std::string& operation, int self) {
-  std::vector<std::pair<std::string, std::string>> waits;  // operation, ranks
+  std::vector<std::pair<std::string, std::vector<std::string>>> waits;  // operation, ranks
   for (const PeerState& peer : table.peers) {
     const std::string& own = peer.rank == self ? operation : peer.activity.operation;
     auto at =
         std::find_if(waits.begin(), waits.end(), [&](const auto& one) { return one.first == own; });
-    if (at == waits.end()) at = waits.insert(waits.end(), {own, ""});
-    at->second += (at->second.empty() ? "" : ", ") + std::to_string(peer.rank);
+    if (at == waits.end()) at = waits.insert(waits.end(), {own, {}});
+    at->second.push_back(std::to_string(peer.rank));
   }
-  std::string text = "every rank waits";
-  for (const auto& [what, ranks] : waits) {
-    text += (&what == &waits.front().first ? ": rank " : "; rank ") + ranks + " in " + what;
-  }
-  return text;
+  const auto text = [](const auto& one) {
+    return "rank " + joined(one.second) + " in " + one.first;
+  };
+  return "every rank waits: " + joined(waits, text, "; ");
 }
 
 bool works(const PeerState& peer) {
@@ -102,14 +103,14 @@ std::optional<std::string> Membership::join(int rank, std::string host, std::str
   if (row.phase != Phase::Absent) {
     return roles_.name_of(rank) + " has joined already";
   }
-  if (!identity.empty()) {
-    for (const Row& other : rows_) {
-      if (other.identity.empty() || other.identity == identity) continue;
-      return roles_.name_of(rank) + " differs from " +
-             roles_.name_of(static_cast<int>(&other - rows_.data())) + ": \"" +
-             differing_lines(identity, other.identity) + "\" against \"" +
-             differing_lines(other.identity, identity) + "\"";
-    }
+  // All that have one have the same.
+  const auto other = std::find_if(rows_.begin(), rows_.end(),
+                                  [](const Row& one) { return !one.identity.empty(); });
+  if (!identity.empty() && other != rows_.end() && other->identity != identity) {
+    return roles_.name_of(rank) + " differs from " +
+           roles_.name_of(static_cast<int>(other - rows_.begin())) + ": \"" +
+           differing_lines(identity, other->identity) + "\" against \"" +
+           differing_lines(other->identity, identity) + "\"";
   }
   row.phase = Phase::Joined;
   row.host = std::move(host);
@@ -141,14 +142,18 @@ void Membership::end(int rank) { rows_[rank].phase = Phase::Ended; }
 
 void Membership::forget(int rank) { rows_[rank] = Row{.seen = rows_[rank].seen}; }
 
-// A stopped process sends nothing, so one that was just heard is not stopped.
+// A stopped process sends nothing, so one that was just heard is not stopped. Each heartbeat asks
+// this of all processes, but the system is asked seldom.
 bool Membership::stopped(Row& row, TimePoint now) const {
   const bool gone = row.phase == Phase::Ended || row.phase == Phase::Left;
   if (row.pid <= 0 || gone || now - row.seen < kJustHeard) return false;
-  const char state = state_of_(row.pid);
-  if (state != 't' && state != 'T') return false;
-  row.held = now;
-  return true;
+  if (now - row.looked >= kLookAgain) {
+    row.looked = now;
+    const char state = state_of_(row.pid);
+    row.stopped = state == 't' || state == 'T';
+  }
+  if (row.stopped) row.held = now;
+  return row.stopped;
 }
 
 void Membership::set_members(std::vector<int> members, TimePoint now) {

@@ -103,8 +103,10 @@ class Membership {
     Phase phase = Phase::Absent;
     int exit_code = 0;  // with which it has left
     Activity activity;
-    TimePoint seen{};  // its last heartbeat
-    TimePoint held{};  // when it was last seen stopped
+    TimePoint seen{};      // its last heartbeat
+    TimePoint held{};      // when it was last seen stopped
+    TimePoint looked{};    // when the system was last asked for its state
+    bool stopped = false;  // as it said then
   };
   bool stopped(Row& row, TimePoint now) const;
   void note_work(TimePoint now);

@@ -196,6 +196,24 @@ TEST_F(MembershipTest, RefusesASecondProcessOfARankAndAnotherIdentity) {
   EXPECT_EQ(members.join(1, "a", "seed 7", at({})), std::nullopt);
 }
 
+// Else 100 ranks of a host would read 100 files for each of 100 heartbeats.
+TEST(Membership, AsksTheSystemForAProcessOnceInAWhileWhoeverAsks) {
+  constexpr int kRanks = 100;
+  int asked = 0;
+  Membership members(Roles{.workers = kRanks}, [&](pid_t) { return ++asked, 'S'; });
+  TimePoint now{std::chrono::hours(1)};
+  for (int rank = 0; rank < kRanks; ++rank) {
+    members.set_process(rank, 100 + rank, now);
+    members.join(rank, "host", "", now);
+  }
+  now += seconds(3);
+  for (int rank = 0; rank < kRanks; ++rank, now += std::chrono::microseconds(250)) {
+    members.beat(rank, {.waiting = true}, now);
+    members.table(now);
+  }
+  EXPECT_LE(asked, kRanks);
+}
+
 TEST(ProcessState, ReadsTheKernelsLetter) {
   EXPECT_EQ(process_state(getpid()), 'R');
   EXPECT_EQ(process_state(1 << 30), '\0');

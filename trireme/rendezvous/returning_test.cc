@@ -436,6 +436,22 @@ TEST(FileStore, KeepsTheLastTextForOneOwner) {
   EXPECT_FALSE(std::filesystem::exists(folder.path + "/coordinator.state"));
 }
 
+// A coordinator that hung for long counts as gone, and does not know it when it goes on.
+TEST(FileStore, WritesNothingAfterAnotherCoordinatorHasTakenItOver) {
+  const Folder folder;
+  const auto first = make_store(folder.path), second = make_store(folder.path);
+  first->open();
+  first->save("first");
+  std::filesystem::remove(folder.path + "/.lock");  // as the other one does
+  EXPECT_EQ(second->open(), "first");
+  second->save("second");
+  const ErrorReport report = error_of([&] { first->save("late"); });
+  EXPECT_EQ(report.exit_code, static_cast<int>(ExitCode::Refused));
+  EXPECT_THAT(report.sentence, HasSubstr("another coordinator has taken " + folder.path));
+  EXPECT_THROW(first->clear(), RefusedError);
+  EXPECT_EQ(try_read_file(folder.path + "/coordinator.state"), "second");
+}
+
 // In a folder where others may write. The ranks' sessions are in the state.
 TEST(FileStore, WritesThroughNobodyElsesFile) {
   const Folder folder;

@@ -88,4 +88,29 @@ Epoch epoch_from(const wire::Epoch& message) {
           .cause = message.cause()};
 }
 
+std::optional<News> news_from(const wire::News& message) {
+  using Kind = News::Kind;
+  switch (message.what_case()) {
+    case wire::News::kFailure:
+      return News{.kind = Kind::Failure, .failure = failure_from(message.failure())};
+    case wire::News::kStopSignal:
+      return News{.kind = Kind::Stop, .stop_signal = message.stop_signal()};
+    case wire::News::kLeftRank:
+      return News{.kind = Kind::Left, .left_rank = static_cast<int>(message.left_rank())};
+    case wire::News::kServerView:
+      return News{.kind = Kind::Servers, .servers = ServerView::from_text(message.server_view())};
+    case wire::News::kEpoch:
+      return News{.kind = Kind::Epoch, .epoch = epoch_from(message.epoch())};
+    case wire::News::kStoreAway:
+      return News{.kind = message.store_away() ? Kind::CoordinatorAway : Kind::CoordinatorBack,
+                  .reason = "cannot reach its store"};
+    case wire::News::kFinished:
+      return News{.kind = Kind::Finished};
+    case wire::News::kWatching:
+    case wire::News::WHAT_NOT_SET:
+      break;
+  }
+  return std::nullopt;
+}
+
 }  // namespace trireme::inline v0::rendezvous

@@ -1,6 +1,9 @@
 // Converts messages from and to membership.h's types. Only for .cc files of rendezvous.
 #pragma once
 
+#include <optional>
+
+#include "trireme/rendezvous/client.h"
 #include "trireme/rendezvous/coordinator.pb.h"
 #include "trireme/rendezvous/epoch.h"
 #include "trireme/rendezvous/membership.h"
@@ -20,5 +23,7 @@ void fill(const Table& table, wire::HeartbeatReply& message);
 Table table_from(const wire::HeartbeatReply& message);
 void fill(const Epoch& epoch, wire::Epoch& message);
 Epoch epoch_from(const wire::Epoch& message);
+/// nullopt: it tells nothing, as the first message of a stream.
+std::optional<News> news_from(const wire::News& message);
 
 }  // namespace trireme::inline v0::rendezvous

@@ -5,22 +5,25 @@
 
 namespace trireme::inline v0::ps {
 
-std::int64_t Ledger::slowest() const {
+void Ledger::find_slowest() {
   std::optional<std::int64_t> least;
   for (const auto& [number, worker] : workers_)
     if (worker.here) least = std::min(least.value_or(worker.clock), worker.clock);
-  return least.value_or(0);
+  slowest_ = least.value_or(0);
 }
 
 void Ledger::arrive(int number) {
-  const std::int64_t least = slowest();
   Worker& worker = workers_[number];
   if (worker.here) return;
   worker.here = true;
-  worker.clock = std::max(worker.clock, least);
+  worker.clock = std::max(worker.clock, slowest_);
+  find_slowest();
 }
 
-void Ledger::leave(int worker) { workers_[worker].here = false; }
+void Ledger::leave(int worker) {
+  workers_[worker].here = false;
+  find_slowest();
+}
 
 bool Ledger::take(int number, std::uint64_t sequence, std::int64_t clock) {
   Worker& worker = workers_[number];
@@ -30,6 +33,7 @@ bool Ledger::take(int number, std::uint64_t sequence, std::int64_t clock) {
   }
   worker.last = sequence;
   worker.clock = clock;
+  find_slowest();
   return true;
 }
 
@@ -46,7 +50,7 @@ void Ledger::late(int number, std::int64_t round) {
 }
 
 bool Ledger::may_go_on(int worker) const {
-  return bound_ < 0 || workers_.at(worker).clock - slowest() <= bound_;
+  return bound_ < 0 || workers_.at(worker).clock - slowest_ <= bound_;
 }
 
 }  // namespace trireme::inline v0::ps

@@ -47,16 +47,20 @@ class Ledger {
   void restore(std::map<int, Worker> workers, std::map<std::int64_t, std::int64_t> histogram) {
     workers_ = std::move(workers);
     histogram_ = std::move(histogram);
+    find_slowest();
   }
 
   const std::map<int, Worker>& workers() const noexcept { return workers_; }
   /// The least clock of a worker that is here; 0 if none is.
-  std::int64_t slowest() const;
+  std::int64_t slowest() const noexcept { return slowest_; }
   /// How many pushes had each staleness.
   const std::map<std::int64_t, std::int64_t>& histogram() const noexcept { return histogram_; }
 
  private:
+  void find_slowest();
+
   const std::int64_t bound_;
+  std::int64_t slowest_ = 0;  // kept, because each of many workers that wait asks for it
   std::map<int, Worker> workers_;
   std::map<std::int64_t, std::int64_t> histogram_;
 };

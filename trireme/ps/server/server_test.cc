@@ -421,5 +421,43 @@ TEST(ParameterServer, NobodyGetsFurtherAheadThanTheBound) {
   }
 }
 
+// The others have gone on meanwhile, and do not wait until it has made as many steps.
+TEST(ParameterServer, NobodyWaitsForTheStepsThatAnUnconnectedWorkerHasMissed) {
+  constexpr int kMissed = 40, kSteps = 10;
+  Simulation simulation(/*seed=*/1, 2, 1, 0);
+  std::shared_ptr<net::Channel> channel;  // worker 1's
+  std::atomic<int> pushed = 0;            // by worker 0
+  std::atomic<bool> away = false, ended = false;
+  const Settings settings = settings_of(2, 2, 1);
+  simulation.run_workers([&](int worker, const std::shared_ptr<Waiter>& waiter) {
+    ClientOptions options = simulation.options_of(worker);
+    if (worker == 1)
+      options.dial = [&, dial = options.dial](int server) { return channel = dial(server); };
+    const auto step = [&](ParameterClient& client) {
+      fill(client.gradient(0), -1);
+      client.push(1, 1);
+      waiter->sleep(1ms);
+    };
+    ParameterClient client(waiter, settings, options);
+    if (worker == 0) write_zeros(client);
+    client.pull();
+    if (worker == 0) {
+      waiter->wait_until([&] { return away.load(); }, TimePoint::max());
+      for (; !ended; simulation.wake_all()) {
+        step(client);
+        ++pushed;
+      }
+      return;
+    }
+    channel->close();
+    away = true;
+    simulation.wake_all();
+    waiter->wait_until([&] { return pushed >= kMissed; }, TimePoint::max());
+    for (int i = 0; i < kSteps; ++i) step(client);
+    EXPECT_GE(pushed, kMissed + kSteps / 2);
+    ended = true;
+  });
+}
+
 }  // namespace
 }  // namespace trireme::inline v0::ps

@@ -3,7 +3,7 @@
 // weights before the last update (if the shard predicts), the folded sum of the parameters, the sum
 // of each table's rows and the rows that it keeps, the weights that workers have, the squares of
 // the sums, and the terms of the round that is collected.
-#include <cstring>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
@@ -32,6 +32,10 @@ class SnapshotReader {
     const auto part = take(bytes);
     return {part.begin(), part.end()};
   }
+  void take_into(std::span<std::byte> to) {
+    const auto part = take(to.size());
+    std::copy(part.begin(), part.end(), to.begin());
+  }
 
  private:
   std::span<const std::byte> left_;
@@ -51,12 +55,8 @@ std::size_t append_rows(std::vector<std::byte>& to, const SparseRows& rows) {
 void restore_rows(std::size_t count, SnapshotReader& from, SparseRows& to) {
   std::vector<std::int64_t> ids(count);
   std::vector<float> rows(count * to.width());
-  const auto read = [&](auto& values) {
-    const auto bytes = from.take(std::as_bytes(std::span(values)).size());
-    if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
-  };
-  read(ids);
-  read(rows);
+  from.take_into(std::as_writable_bytes(std::span(ids)));
+  from.take_into(std::as_writable_bytes(std::span(rows)));
   to.clear();
   for (std::size_t i = 0; i < count; ++i) to.keep(ids[i], &rows[i * to.width()]);
 }
@@ -105,8 +105,7 @@ void Rounds::restore(const nlohmann::json& json, SnapshotReader& from, const Sha
   json.at("committed").get_to(committed_);
   json.at("not_finite").get_to(not_finite_);
   squares_.resize(json.at("squares").get<std::size_t>());
-  const auto squares = from.take(squares_.size() * sizeof(double));
-  if (!squares.empty()) std::memcpy(squares_.data(), squares.data(), squares.size());
+  from.take_into(std::as_writable_bytes(std::span(squares_)));
   parts_.clear();
   for (const auto& one : json.at("parts")) {
     if (shard == nullptr) throw MismatchError("a copy of a shard has terms and no parameters");
@@ -164,10 +163,8 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
       shard_ = make_shard(*settings_, server_, spread_);
       fill(*shard_, json.at("shard").get<std::string>(),
            from.take(json.at("shard_bytes").get<std::size_t>()), 0);
-      const auto earlier = from.take(shard_->earlier().size());
-      if (!earlier.empty()) std::memcpy(shard_->earlier().data(), earlier.data(), earlier.size());
-      const auto sum = from.take(shard_->sum().size());
-      if (!sum.empty()) std::memcpy(shard_->sum().data(), sum.data(), sum.size());
+      from.take_into(shard_->earlier());
+      from.take_into(shard_->sum());
       restore_rows(json.at("rows"), from, shard_->rows());
       ledger_.emplace(settings_->server.staleness);
       ledger_->restore(json.at("workers").get<std::map<int, Ledger::Worker>>(),

@@ -187,7 +187,7 @@ void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
     for (std::size_t i = 1; i < nodes.size(); ++i)
       steps.push_back({0, static_cast<std::uint16_t>(i)});
   }
-  if (!rows.empty()) {
+  if (!rows.empty() || nodes.empty()) {
     TRIREME_CHECK(rows.size() == nodes.size());
     rows_.fold(rows, steps);
   }
@@ -195,11 +195,16 @@ void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
   const auto fold_to = [&](const ServedModel::Slice& slice, std::size_t begin, std::size_t end,
                            std::byte* to) {
     const DType dtype = model_.parameters()[slice.parameter].dtype;
-    const std::size_t at = slice.offset + begin * size_of(dtype);
+    const std::size_t at = slice.offset + begin * size_of(dtype),
+                      bytes = (end - begin) * size_of(dtype);
     std::vector<const void*> parts;
     for (const std::byte* term : memory) parts.push_back(term + at);
-    math.fold(dtype, steps, parts, to, end - begin);
-    return std::pair(at, (end - begin) * size_of(dtype));
+    if (parts.empty()) {  // the workers that had parts of the batch have left
+      math.clear(to, bytes);
+    } else {
+      math.fold(dtype, steps, parts, to, end - begin);
+    }
+    return std::pair(at, bytes);
   };
   square_blocks(
       [&](const ServedModel::Slice& slice, std::size_t begin, std::size_t end, std::byte* room) {

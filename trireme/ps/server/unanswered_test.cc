@@ -94,5 +94,20 @@ TEST(Unanswered, TermsThatTheirWorkerSendsAgainFromAnotherConnectionAreRefused) 
   EXPECT_EQ(server.reply(2)->exit_code, 0);
 }
 
+// The batch has one micro-batch, of a worker that an exception ended.
+TEST(Unanswered, WorkersWithoutAPartOfTheBatchGetAnEmptySumWhenTheOthersHaveLeft) {
+  Server server;
+  const Settings settings = settings_of(0, 2);
+  for (const int worker : {0, 1}) attach(server, worker, worker, 0, settings);
+  server.write(0, random_floats(settings.model.bytes(0), 1));
+  EXPECT_EQ(server.ask(1, {.ask = Ask::Terms, .worker = 1, .total = 1}), nullptr);
+  server.ask(0, {.ask = Ask::Leave});
+  const Reply* reply = server.reply(1);
+  ASSERT_NE(reply, nullptr);
+  EXPECT_EQ(reply->exit_code, 0) << reply->text;
+  EXPECT_EQ(reply->not_finite, -1);
+  for (const std::byte byte : server.memory(1)) EXPECT_EQ(byte, std::byte{});  // squares
+}
+
 }  // namespace
 }  // namespace trireme::inline v0::ps::service_test

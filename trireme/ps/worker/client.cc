@@ -116,6 +116,8 @@ void ParameterClient::pull() {
 }
 
 std::optional<std::string> ParameterClient::push(double rate, double scale, bool finite) {
+  // If a connection was lost for a while, the others have gone on without this worker.
+  for (const Server& server : servers_) clock_ = std::max(clock_, server.link->attached().slowest);
   ask_all({.ask = Ask::Push,
            .sequence = ++sequence_,
            .clock = ++clock_,

@@ -1,6 +1,6 @@
 #include "trireme/ps/worker/server_sync.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "trireme/base/check.h"
 #include "trireme/sync/levels/owned_gradients.h"
@@ -99,19 +99,17 @@ void ServerSync::fill_terms() {
         tensor::view_of(to).copy_(tensor::view_of(from.slice(first, slice.size())));
       }
     };
-    const auto& slices = client.model().slices(server);
+    std::vector<const ServedModel::Slice*> slice_of(slices_.size(), nullptr);  // by parameter
+    for (const ServedModel::Slice& slice : client.model().slices(server))
+      slice_of[slice.parameter] = &slice;
     const auto& more = client.model().more_uses(server);
-    std::vector<bool> used(slices_.size(), false);
     std::size_t next = 0;  // in more
     for (std::uint32_t use = 0; use < parameter_of_.size(); ++use) {
       const std::uint32_t parameter = parameter_of_[use];
-      if (used[parameter]) {
-        if (next < more.size() && more[next].parameter == parameter) fill(use, more[next++]);
-        continue;
-      }
-      used[parameter] = true;
-      const auto first = std::ranges::find(slices, parameter, &ServedModel::Slice::parameter);
-      if (first != slices.end()) fill(use, *first);
+      if (const auto* slice = std::exchange(slice_of[parameter], nullptr))
+        fill(use, *slice);
+      else if (next < more.size() && more[next].parameter == parameter)
+        fill(use, more[next++]);
     }
   }
 }

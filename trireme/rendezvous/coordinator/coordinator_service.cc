@@ -151,7 +151,7 @@ ServerUnaryReactor* Service::Heartbeat(CallbackServerContext* context,
     if (rank < 0) return no_session();
     const TimePoint now = steady_now();
     state_.members.beat(rank, activity_from(request->activity()), now);
-    fill(state_.members.table(now), *reply);
+    if (!request->only_tells()) fill(state_.members.table(now), *reply);
     return Status::OK;
   });
 }

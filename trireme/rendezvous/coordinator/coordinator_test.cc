@@ -425,26 +425,6 @@ TEST(Coordinator, ItsEndIsNewsForWhoWatches) {
   EXPECT_TRUE(lost);
 }
 
-TEST(Coordinator, HeartbeatsCarryWhatEveryRankDoes) {
-  Coordinator coordinator({.roles = {.workers = 2}, .secret = kSecret});
-  CoordinatorClient zero(client_options(coordinator, 0));
-  CoordinatorClient one(client_options(coordinator, 1));
-  one.heartbeat({.waiting = true,
-                 .operation = "all_reduce bucket 2",
-                 .last_call = "barrier",
-                 .since = seconds(3),
-                 .step = 12},
-                seconds(5));
-  const Table table = zero.heartbeat({}, seconds(5));
-  ASSERT_EQ(table.peers.size(), 2u);
-  EXPECT_EQ(table.peers[1].phase, Phase::Joined);
-  EXPECT_TRUE(table.peers[1].activity.waiting);
-  EXPECT_EQ(table.peers[1].activity.operation, "all_reduce bucket 2");
-  EXPECT_EQ(table.peers[1].activity.step, 12);
-  EXPECT_GE(table.peers[1].activity.since, seconds(3));
-  EXPECT_FALSE(table.peers[0].activity.waiting);
-}
-
 // The epochs that a client was told of.
 class Epochs {
  public:

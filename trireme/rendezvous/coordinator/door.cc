@@ -21,6 +21,9 @@ namespace {
 // Compares only the kind of connection; the rank joins after the handshake.
 constexpr net::Identity kIdentity{.purpose = 0x636f6f72};  // "coor"
 constexpr Duration kAgain = std::chrono::milliseconds(20);
+// For the system to connect to one address. A host may have another one, and its name may get
+// another one; some networks drop what is sent to an address that nobody has.
+constexpr Duration kConnect = std::chrono::seconds(5);
 constexpr Duration kNameAgain = std::chrono::seconds(1);  // while the host's name is not known
 // A network may be interrupted for a while; heartbeats decide whether a rank is lost.
 constexpr Duration kPatience = std::chrono::minutes(15);
@@ -53,8 +56,16 @@ std::vector<std::string> addresses_of(const std::string& host) {
 std::optional<Descriptor> try_address(Waiter& waiter, const std::string& address,
                                       std::uint16_t port, const std::string& secret,
                                       TimePoint deadline) {
+  Descriptor socket;
   try {
-    Descriptor socket = net::dial(waiter, "tcp " + net::to_string({address, port}), deadline);
+    socket = net::dial(waiter, "tcp " + net::to_string({address, port}),
+                       std::min(deadline, waiter.now() + kConnect));
+  } catch (const PeerLost&) {
+    return std::nullopt;
+  } catch (const TimeoutError&) {
+    return std::nullopt;
+  }
+  try {
     net::handshake(waiter, socket.get(), true, kIdentity, secret, deadline);
     return socket;
   } catch (const PeerLost&) {
@@ -115,11 +126,12 @@ std::optional<std::uint16_t> find_coordinator(const std::string& host,
   const auto waiter = RealWaiter::make(Duration::zero());
   const std::vector<std::string> addresses = addresses_of(host);
   for (const std::uint16_t port : ports) {
-    const TimePoint deadline = waiter->now() + std::chrono::seconds(1);
-    try {
-      for (const std::string& address : addresses)
-        if (try_address(*waiter, address, port, secret, deadline)) return port;
-    } catch (const Error&) {  // something else listens there
+    for (const std::string& address : addresses) {
+      try {
+        if (try_address(*waiter, address, port, secret, waiter->now() + std::chrono::seconds(1)))
+          return port;
+      } catch (const Error&) {  // something else listens there
+      }
     }
   }
   return std::nullopt;

@@ -58,7 +58,7 @@ Descriptor enter(const std::string& endpoint, const std::string& secret, Duratio
 Descriptor enter(Waiter& waiter, const std::string& endpoint, const std::string& secret,
                  Duration timeout, const std::string& who);
 /// The first of the ports of `host` at which a coordinator that knows the secret answers now. Waits at
-/// most a second for each.
+/// most a second for each of its addresses.
 std::optional<std::uint16_t> find_coordinator(const std::string& host,
                                               const std::vector<std::uint16_t>& ports,
                                               const std::string& secret);

@@ -50,10 +50,7 @@ class EtcdStore final : public StateStore {
     if (write(owner_ + text)) return;
     // The answer to an earlier try may have been lost.
     const auto [revision, value] = read();
-    if (value != owner_ + text)
-      throw RefusedError("another coordinator has taken " + address_ + " over",
-                         {.operation = "coordinator",
-                          .advice = "It goes on with the job; this one is not needed."});
+    if (value != owner_ + text) refuse_taken_store(address_);
     revision_ = revision;
   }
 

@@ -50,11 +50,13 @@ class FileStore final : public StateStore {
       }
       if (::fsync(file.get()) != 0) fail();
     }
+    refuse_if_lost();
     if (::rename(next.c_str(), path().c_str()) != 0) fail();
     sync_folder();
   }
 
   void clear() override {
+    refuse_if_lost();
     for (const std::string& file : {path() + ".new", path()})
       if (::unlink(file.c_str()) != 0 && errno != ENOENT) fail();
     sync_folder();
@@ -64,6 +66,11 @@ class FileStore final : public StateStore {
 
  private:
   std::string path() const { return folder_ + "/coordinator.state"; }
+
+  // This process, or its disk, may have hung for so long that another host counts it as gone.
+  void refuse_if_lost() const {
+    if (lock_ && lock_->is_lost()) refuse_taken_store(folder_);
+  }
 
   [[noreturn]] void fail() const {
     fail("write", "See whether the disk is full, and whether you may write there.");
@@ -93,6 +100,12 @@ class FileStore final : public StateStore {
 }
 
 }  // namespace
+
+void refuse_taken_store(const std::string& address) {
+  throw RefusedError(
+      "another coordinator has taken " + address + " over",
+      {.operation = "coordinator", .advice = "It goes on with the job; this one is not needed."});
+}
 
 std::unique_ptr<StateStore> make_store(const std::string& address, Duration timeout) {
   if (address.starts_with(kEtcd)) {

@@ -32,6 +32,8 @@ class StateStore {
 /// Connects to nothing. `timeout` bounds each call to etcd.
 std::unique_ptr<StateStore> make_store(const std::string& address,
                                        Duration timeout = std::chrono::seconds(5));
+/// For stores: throws RefusedError, because another coordinator writes to it now.
+[[noreturn]] void refuse_taken_store(const std::string& address);
 /// The store in one key of etcd. `address` is for messages.
 std::unique_ptr<StateStore> etcd_store(const std::string& address, const std::string& endpoint,
                                        const std::string& key, Duration timeout);

@@ -4,7 +4,9 @@
 #include <charconv>
 #include <cstdlib>
 #include <initializer_list>
+#include <vector>
 
+#include "trireme/base/joined.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/rendezvous/launchers/tf_config.h"
 
@@ -28,12 +30,10 @@ int number(const Getenv& get, const char* name, int fallback) {
 
 // The variables that are set: "RANK=3, WORLD_SIZE=4".
 std::string describe(const Getenv& get, std::initializer_list<const char*> names) {
-  std::string text;
-  for (const char* name : names) {
-    const auto value = get(name);
-    if (value) text += (text.empty() ? "" : ", ") + std::string(name) + "=" + *value;
-  }
-  return text;
+  std::vector<std::string> set;
+  for (const char* name : names)
+    if (const auto value = get(name)) set.push_back(std::string(name) + "=" + *value);
+  return joined(set);
 }
 
 Role role_named(const std::string& name) {

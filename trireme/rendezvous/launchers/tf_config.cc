@@ -69,8 +69,8 @@ net::Endpoint address_at(const json& entry, const std::string& pointer) {
   address_at(*entry, pointer);
   refuse_tf_config("has a sparseCluster, which names " + task.text() +
                        " and not all workers: it does not say how many ranks there are",
-                   "Leave enableDynamicWorker out of the TFJob: the number of a job's ranks is "
-                   "fixed.");
+                   "Leave enableDynamicWorker out of the TFJob. For workers that come and go, run "
+                   "`trireme coordinator` and give its variables to the pods.");
 }
 
 // A sparse cluster that names workers 0 to n - 1, written as a dense one.
