@@ -86,6 +86,10 @@ struct CheckpointContent::Impl {
   Impl(const Parts& parts, comm::Communicator* given, bool to_write) : world(given) {
     for (const auto& [part, saveable] : parts)
       for (NamedShard& shard : saveable->state()) take(part, std::move(shard));
+    for (auto& [key, shards] : of_key)
+      std::stable_sort(shards.begin(), shards.end(), [&](std::size_t a, std::size_t b) {
+        return own[a].shard.begin < own[b].shard.begin;
+      });
     const int ranks = world == nullptr ? 1 : world->size();
     rank = world == nullptr ? 0 : world->rank();
     const std::vector<std::string> tables =
@@ -216,11 +220,14 @@ struct CheckpointContent::Impl {
           steps.push_back({file.group, view.name, source, size_of(view.dtype)});
   }
 
-  // The index of this rank's shard that has the elements of a step.
+  // The index of this rank's shard that has the elements of a step. Must be fast, as choose().
   std::size_t owner_of(const Step& step) const {
-    for (const std::size_t index : of_key.at(step.file + '/' + step.key))
-      if (own[index].shard.begin <= step.source.begin && own[index].shard.end >= step.source.end)
-        return index;
+    const std::vector<std::size_t>& shards = of_key.at(step.file + '/' + step.key);
+    auto at = std::upper_bound(
+        shards.begin(), shards.end(), step.source.begin,
+        [&](std::int64_t begin, std::size_t index) { return begin < own[index].shard.begin; });
+    while (at != shards.begin())
+      if (const std::size_t index = *--at; own[index].shard.end >= step.source.end) return index;
     TRIREME_CHECK(false);
     return 0;
   }
@@ -267,7 +274,8 @@ struct CheckpointContent::Impl {
   comm::Communicator* world;
   int rank = 0;
   std::vector<Own> own;
-  std::map<std::string, std::vector<std::size_t>> of_key;  // indices into `own`, by file and key
+  // Indices into `own`, by file and key; ascending by the shards' beginnings.
+  std::map<std::string, std::vector<std::size_t>> of_key;
   std::map<std::string, Tensors> files;
   bool frozen_apart = false;
   std::vector<Step> steps;
