@@ -10,6 +10,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/comm/group_of_all.h"
 #include "trireme/comm/texts.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/device.h"
@@ -285,11 +286,7 @@ void MemoryCopies::begin(const Parts& parts, std::int64_t steps_done,
   if (std::vector<Row> rows = rows_of(shards); !layout_ || layout_->given != rows)
     lay_out(std::move(rows));
   if (!layout_->needed) return;
-  if (!group_) {
-    std::vector<int> everyone(static_cast<std::size_t>(job_.size()));
-    std::iota(everyone.begin(), everyone.end(), 0);
-    group_ = job_.world().subgroup(everyone, "memory copies");
-  }
+  if (!group_) group_ = comm::group_of_all(job_.world(), "memory copies");
   const auto memory = [](std::size_t bytes) {
     return at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions(at::kByte));
   };
