@@ -140,12 +140,30 @@ struct CheckpointContent::Impl {
     of_key[own.back().file + '/' + key].push_back(own.size() - 1);
   }
 
+  // A row per tensor. A tensor that is cut by columns has very many shards, but they are one run.
   std::string table() const {
     nlohmann::json rows = nlohmann::json::array();
-    for (const Own& item : own)
-      rows.push_back({item.file, item.key, static_cast<int>(item.shard.dtype), item.shard.shape,
-                      item.shard.begin, item.shard.end, item.shard.frozen});
+    for (const auto& [place, indices] : of_key) {
+      for (auto next = indices.begin(); next != indices.end();) {
+        const Own& first = own[*next];
+        std::vector<storage::Run> runs;
+        for (; next != indices.end() && of_one_tensor(own[*next].shard, first.shard); ++next) {
+          const NamedShard& shard = own[*next].shard;
+          if (runs.empty() || !runs.back().take(shard.begin, shard.end))
+            runs.push_back({shard.begin, shard.end - shard.begin, 0, 1});
+        }
+        nlohmann::json listed = nlohmann::json::array();
+        for (const storage::Run& run : runs)
+          listed.push_back({run.begin, run.length, run.stride, run.count});
+        rows.push_back({first.file, first.key, static_cast<int>(first.shard.dtype),
+                        first.shard.shape, first.shard.frozen, std::move(listed)});
+      }
+    }
     return rows.dump();
+  }
+
+  static bool of_one_tensor(const NamedShard& a, const NamedShard& b) {
+    return a.dtype == b.dtype && a.shape == b.shape;
   }
 
   void read(const std::string& text, int from) {
@@ -156,13 +174,19 @@ struct CheckpointContent::Impl {
       if (tensor.offered.empty()) {
         tensor.dtype = dtype;
         tensor.shape = shape;
-        tensor.frozen = row[6].get<bool>();
+        tensor.frozen = row[4].get<bool>();
       } else if (tensor.dtype != dtype || tensor.shape != shape) {
         refuse_content("rank " + std::to_string(from) + "'s tensor \"" + row[1].get<std::string>() +
                        "\" differs in type or shape from rank " +
                        std::to_string(tensor.offered.front().rank) + "'s");
       }
-      tensor.offered.push_back({row[4].get<std::int64_t>(), row[5].get<std::int64_t>(), from});
+      for (const auto& one : row[5]) {
+        const storage::Run run{one[0], one[1], one[2], one[3]};
+        for (std::int64_t i = 0; i < run.count; ++i) {
+          const std::int64_t begin = run.begin + i * run.stride;
+          tensor.offered.push_back({begin, begin + run.length, from});
+        }
+      }
     }
   }
 
