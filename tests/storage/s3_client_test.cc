@@ -140,6 +140,11 @@ TEST_F(S3ClientTest, AListWhosePagesNeverEndIsRefused) {
   EXPECT_THAT(refusal([&] { client_->list("many/"); }), never_ends);
   EXPECT_THAT(refusal([&] { client_->open_uploads("many/"); }), never_ends);
   EXPECT_EQ(service_.injected(), 4);
+  service_.inject(R"([{"kind": "last page", "method": "GET", "times": 1000}])");
+  const auto cut_off = HasSubstr("the storage cut the list off, and names no page after it");
+  EXPECT_THAT(refusal([&] { client_->list("many/"); }), cut_off);
+  EXPECT_THAT(refusal([&] { client_->open_uploads("many/"); }), cut_off);
+  EXPECT_EQ(service_.injected(), 2);
   service_.inject("[]");
   for (const Upload& upload : begun) client_->abort_upload(upload);
   for (const std::string& key : client_->list("many/")) client_->remove(key);

@@ -20,6 +20,7 @@ refuses every call. Faults are posted to /_faults as a JSON list of {"method", "
   whole            a range is ignored: the answer is the whole object
   page             a list gives at most three keys, or uploads, at once
   same page        as page, and always the first three
+  last page        as page, and the answer does not say how to get the next one
 
 GET /_faults gives the number of faults that have been injected; DELETE forgets those that are left.
 """
@@ -191,7 +192,8 @@ class Front(http.server.BaseHTTPRequestHandler):
             body = bytes([body[0] ^ 1]) + body[1:]
         if fault == "removed":
             ask_moto("DELETE", self.path, {"Authorization": self.headers["Authorization"]})
-        if fault in ("page", "same page"):
+        pages = fault in ("page", "same page", "last page")
+        if pages:
             self.path += "&max-keys=3"
         if fault == "same page":
             self.path = re.sub("(key-marker|upload-id-marker|continuation-token)=[^&]*&", "", self.path)
@@ -206,7 +208,9 @@ class Front(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return None
         if self.command == "GET" and "uploads=" in self.path and response.status == 200:
-            content = page_of_uploads(self.path, content, 3 if fault in ("page", "same page") else 1000)
+            content = page_of_uploads(self.path, content, 3 if pages else 1000)
+        if fault == "last page":
+            content = re.sub(b"<(Next[A-Za-z]*)>.*?</\\1>", b"", content)
         return self.answer(response.status, response.getheaders(), content, cut=fault == "cut")
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = serve

@@ -65,6 +65,25 @@ void Outage::end(TimePoint now, std::int64_t step) {
   since_.reset();
 }
 
+bool ask_patiently(const std::function<void()>& ask, Duration patience, Waiter& waiter,
+                   const std::function<bool()>& ended) {
+  const TimePoint until = waiter.now() + patience;
+  for (bool first = true;; first = false) {
+    try {
+      ask();
+      return true;
+    } catch (const ResourceError& error) {
+      if (ended()) return false;
+      if (waiter.now() >= until) throw;
+      if (first)
+        observe::warning("the ranks wait for the storage of the checkpoints, at most " +
+                         duration_text(to_seconds(patience)) +
+                         " (checkpoint.patience): " + error.message());
+    }
+    waiter.wait_until(ended, waiter.now() + kFirstPause);
+  }
+}
+
 BackgroundSave::BackgroundSave(std::unique_ptr<CheckpointContent> content,
                                storage::Manifest manifest, storage::CheckpointFolder folder,
                                storage::Retention keep, int rank, Outage& outage, Reach& reach,

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,12 +28,18 @@ class Outage {
   bool go_on(TimePoint now, std::int64_t step, const std::string& reason);
   /// A save has succeeded: says so if it had failed before.
   void end(TimePoint now, std::int64_t step);
+  Duration patience() const noexcept { return patience_; }
 
  private:
   const Duration patience_;
   std::optional<TimePoint> since_;
   TimePoint warned_{};
 };
+
+/// Calls `ask` again while it throws ResourceError, for at most `patience`. False, without success,
+/// as soon as `ended` returns true after a failure.
+bool ask_patiently(const std::function<void()>& ask, Duration patience, Waiter& waiter,
+                   const std::function<bool()>& ended);
 
 class BackgroundSave {
  public:

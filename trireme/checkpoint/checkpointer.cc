@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
-#include <numeric>
+#include <functional>
 #include <optional>
 
 #include "trireme/base/check.h"
@@ -16,6 +15,7 @@
 #include "trireme/checkpoint/memory_copies.h"
 #include "trireme/checkpoint/reach.h"
 #include "trireme/checkpoint/shards.h"
+#include "trireme/comm/group_of_all.h"
 #include "trireme/job/job.h"
 #include "trireme/job/job_changes.h"
 #include "trireme/job/stop_signal.h"
@@ -61,15 +61,25 @@ struct Checkpointer::Impl {
     checkpoint::check(options);
     folder.guard(options.claim);
     // A bucket that denies access is reported before the first step.
-    if (folder.is_remote()) hold();
+    if (folder.is_remote()) ask_storage([this] { hold(); });
   }
   ~Impl() { end_save(); }
+
+  // In a later epoch of an elastic job the training goes on, so a storage that fails is waited for.
+  void ask_storage(const std::function<void()>& ask) {
+    const JobChanges& changes = job.changes();
+    if (changes.epoch().number == 0) return ask();
+    const auto ended = [&] { return changes.broken(); };
+    if (!checkpoint::ask_patiently(ask, outage.patience(), *waiter, ended))
+      std::rethrow_exception(changes.reason());
+  }
 
   // Rank 0 writes, so it locks the folder for all.
   void hold() {
     if (!options.lock || job.rank() != 0 || held) return;
-    held = location.storage->lock(location.path);
+    auto lock = location.storage->lock(location.path);
     folder.guard(storage::Claim::of(location));
+    held = std::move(lock);
   }
   // The other ranks, when rank 0 has the lock.
   void guard() {
@@ -104,14 +114,12 @@ struct Checkpointer::Impl {
   storage::Manifest agree(storage::Manifest manifest) {
     wait(/*required=*/false);
     Choice choice{.step = manifest.step};
-    const std::string mine = storage::digest(manifest);
-    std::memcpy(choice.digest.data(), mine.data(), choice.digest.size());
+    std::ranges::copy(storage::digest(manifest), choice.digest.begin());
     const std::span bytes(reinterpret_cast<std::uint8_t*>(&choice), sizeof choice);
     job.world().broadcast(Buffer::of(bytes), 0, {.label = "checkpoint.resume"}).wait();
     if (job.rank() == 0 || choice.step == 0) return manifest;
     manifest = folder.read_manifest(choice.step);
-    const std::string theirs(choice.digest.data(), choice.digest.size());
-    if (storage::digest(manifest) != theirs) {
+    if (!std::ranges::equal(storage::digest(manifest), choice.digest)) {
       throw CheckpointError(folder.path_of(choice.step) + " differs from rank 0's",
                             {.rank = job.rank(),
                              .host = job.host_name(),
@@ -222,7 +230,9 @@ struct Checkpointer::Impl {
   bool take_kept() {
     JobChanges& changes = job.changes();
     if (!changes.elastic() || changes.epoch().number == 0) return false;
-    const std::int64_t on_disk = largest(job.rank() == 0 ? newest_step() : 0, "checkpoint");
+    std::int64_t on_disk = 0;
+    if (job.rank() == 0) ask_storage([&] { on_disk = newest_step(); });
+    on_disk = largest(on_disk, "checkpoint");
     const auto kept = std::static_pointer_cast<checkpoint::KeptState>(changes.kept());
     const auto done = checkpoint::restore_kept(parts, kept.get(), on_disk, job.world());
     if (!done) return false;
@@ -254,13 +264,15 @@ struct Checkpointer::Impl {
   bool save(long steps_done, bool required) {
     job.activity("checkpoint.save");
     if (!agree_to_save(required)) return false;
+    wait(/*required=*/false);  // its thread uses the storage
     guard();
-    wait(/*required=*/false);
     auto content = std::make_unique<checkpoint::CheckpointContent>(parts, &job.world());
     content->split_frozen(options.own_file_bytes);
     const bool threaded = may_use_thread(job);
     if (threaded) snapshot_bytes = std::max(snapshot_bytes, content->snapshot());
-    if (threaded && job.size() > 1) content->use_group(group_of_saves());
+    // A group for one save: the world may be another one at the next.
+    if (threaded && job.size() > 1)
+      content->use_group(comm::group_of_all(job.world(), "checkpoint"));
     auto next = std::make_unique<checkpoint::BackgroundSave>(
         std::move(content), manifest_of(steps_done), folder, retention(), job.rank(), outage, reach,
         waiter);
@@ -268,13 +280,6 @@ struct Checkpointer::Impl {
     saving = std::move(next);  // not before: start() throws if the system refuses a thread
     if (!threaded) wait(/*required=*/false);
     return true;
-  }
-
-  // A group for one save: the world may be another one at the next.
-  std::shared_ptr<comm::Communicator> group_of_saves() const {
-    std::vector<int> ranks(static_cast<std::size_t>(job.size()));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return job.world().subgroup(ranks, "checkpoint");
   }
 
   storage::Manifest manifest_of(long steps_done) const {
@@ -399,7 +404,7 @@ Checkpointer& Checkpointer::add(std::string name, Saveable& part) {
 long Checkpointer::resume() {
   Impl& impl = *impl_;
   impl.job.activity("checkpoint.resume");
-  impl.hold();
+  impl.ask_storage([&] { impl.hold(); });
   const bool kept = impl.take_kept();
   if (!kept) impl.saved = impl.seen = static_cast<long>(impl.load_newest());
   impl.looked = true;  // a folder that was refused stays foreign

@@ -53,8 +53,9 @@ struct CheckpointerOptions {
   /// fewer bytes go through rank 0, since many small files are slow. At least this many bytes of
   /// frozen weights get their own file, which is written once.
   std::size_t own_file_bytes = 16 << 20;
-  /// How long a storage may be full or away while the training goes on. After that the job ends
-  /// with the storage's error (170). Environment TRIREME_CHECKPOINT_PATIENCE, seconds.
+  /// How long a storage may be full or away while the training goes on, or while the ranks of an
+  /// elastic job that have changed wait for it. After that the job ends with the storage's error
+  /// (170). Environment TRIREME_CHECKPOINT_PATIENCE, seconds.
   Duration patience = std::chrono::minutes(10);
 };
 

@@ -86,6 +86,10 @@ struct CheckpointContent::Impl {
   Impl(const Parts& parts, comm::Communicator* given, bool to_write) : world(given) {
     for (const auto& [part, saveable] : parts)
       for (NamedShard& shard : saveable->state()) take(part, std::move(shard));
+    for (auto& [key, shards] : of_key)
+      std::stable_sort(shards.begin(), shards.end(), [&](std::size_t a, std::size_t b) {
+        return own[a].shard.begin < own[b].shard.begin;
+      });
     const int ranks = world == nullptr ? 1 : world->size();
     rank = world == nullptr ? 0 : world->rank();
     const std::vector<std::string> tables =
@@ -136,12 +140,30 @@ struct CheckpointContent::Impl {
     of_key[own.back().file + '/' + key].push_back(own.size() - 1);
   }
 
+  // A row per tensor. A tensor that is cut by columns has very many shards, but they are one run.
   std::string table() const {
     nlohmann::json rows = nlohmann::json::array();
-    for (const Own& item : own)
-      rows.push_back({item.file, item.key, static_cast<int>(item.shard.dtype), item.shard.shape,
-                      item.shard.begin, item.shard.end, item.shard.frozen});
+    for (const auto& [place, indices] : of_key) {
+      for (auto next = indices.begin(); next != indices.end();) {
+        const Own& first = own[*next];
+        std::vector<storage::Run> runs;
+        for (; next != indices.end() && of_one_tensor(own[*next].shard, first.shard); ++next) {
+          const NamedShard& shard = own[*next].shard;
+          if (runs.empty() || !runs.back().take(shard.begin, shard.end))
+            runs.push_back({shard.begin, shard.end - shard.begin, 0, 1});
+        }
+        nlohmann::json listed = nlohmann::json::array();
+        for (const storage::Run& run : runs)
+          listed.push_back({run.begin, run.length, run.stride, run.count});
+        rows.push_back({first.file, first.key, static_cast<int>(first.shard.dtype),
+                        first.shard.shape, first.shard.frozen, std::move(listed)});
+      }
+    }
     return rows.dump();
+  }
+
+  static bool of_one_tensor(const NamedShard& a, const NamedShard& b) {
+    return a.dtype == b.dtype && a.shape == b.shape;
   }
 
   void read(const std::string& text, int from) {
@@ -152,13 +174,19 @@ struct CheckpointContent::Impl {
       if (tensor.offered.empty()) {
         tensor.dtype = dtype;
         tensor.shape = shape;
-        tensor.frozen = row[6].get<bool>();
+        tensor.frozen = row[4].get<bool>();
       } else if (tensor.dtype != dtype || tensor.shape != shape) {
         refuse_content("rank " + std::to_string(from) + "'s tensor \"" + row[1].get<std::string>() +
                        "\" differs in type or shape from rank " +
                        std::to_string(tensor.offered.front().rank) + "'s");
       }
-      tensor.offered.push_back({row[4].get<std::int64_t>(), row[5].get<std::int64_t>(), from});
+      for (const auto& one : row[5]) {
+        const storage::Run run{one[0], one[1], one[2], one[3]};
+        for (std::int64_t i = 0; i < run.count; ++i) {
+          const std::int64_t begin = run.begin + i * run.stride;
+          tensor.offered.push_back({begin, begin + run.length, from});
+        }
+      }
     }
   }
 
@@ -216,11 +244,14 @@ struct CheckpointContent::Impl {
           steps.push_back({file.group, view.name, source, size_of(view.dtype)});
   }
 
-  // The index of this rank's shard that has the elements of a step.
+  // The index of this rank's shard that has the elements of a step. Must be fast, as choose().
   std::size_t owner_of(const Step& step) const {
-    for (const std::size_t index : of_key.at(step.file + '/' + step.key))
-      if (own[index].shard.begin <= step.source.begin && own[index].shard.end >= step.source.end)
-        return index;
+    const std::vector<std::size_t>& shards = of_key.at(step.file + '/' + step.key);
+    auto at = std::upper_bound(
+        shards.begin(), shards.end(), step.source.begin,
+        [&](std::int64_t begin, std::size_t index) { return begin < own[index].shard.begin; });
+    while (at != shards.begin())
+      if (const std::size_t index = *--at; own[index].shard.end >= step.source.end) return index;
     TRIREME_CHECK(false);
     return 0;
   }
@@ -267,7 +298,8 @@ struct CheckpointContent::Impl {
   comm::Communicator* world;
   int rank = 0;
   std::vector<Own> own;
-  std::map<std::string, std::vector<std::size_t>> of_key;  // indices into `own`, by file and key
+  // Indices into `own`, by file and key; ascending by the shards' beginnings.
+  std::map<std::string, std::vector<std::size_t>> of_key;
   std::map<std::string, Tensors> files;
   bool frozen_apart = false;
   std::vector<Step> steps;

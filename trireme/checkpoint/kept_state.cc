@@ -11,6 +11,7 @@
 #include "trireme/base/check.h"
 #include "trireme/checkpoint/moves.h"
 #include "trireme/comm/texts.h"
+#include "trireme/storage/saved_tensors.h"
 #include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::checkpoint {
@@ -25,14 +26,31 @@ std::string key_of(const std::string& part, const NamedShard& shard) {
   return key;
 }
 
-json row_of(const std::string& part, const NamedShard& shard) {
-  return {key_of(part, shard), shard.begin, shard.end};
+// A row is a run of shards. A tensor that is cut by columns has very many shards, but one run.
+json table_of(const Shards& shards) {
+  std::vector<std::pair<std::string, storage::Run>> runs;
+  for (const auto& [part, shard] : shards) {
+    const std::string key = key_of(part, shard);
+    if (runs.empty() || runs.back().first != key ||
+        !runs.back().second.take(shard.begin, shard.end))
+      runs.push_back({key, {shard.begin, shard.end - shard.begin, 0, 1}});
+  }
+  json rows = json::array();
+  for (const auto& [key, run] : runs)
+    rows.push_back({key, run.begin, run.length, run.stride, run.count});
+  return rows;
 }
 
-void read_rows(const json& rows, int rank, Tensors& tensors) {
-  for (std::size_t index = 0; index < rows.size(); ++index)
-    tensors[rows[index][0].get<std::string>()].push_back(
-        {rows[index][1].get<std::int64_t>(), rows[index][2].get<std::int64_t>(), rank, index});
+void read_table(const json& rows, int rank, Tensors& tensors) {
+  std::size_t index = 0;
+  for (const json& row : rows) {
+    const storage::Run run{row[1], row[2], row[3], row[4]};
+    std::vector<Interval>& intervals = tensors[row[0].get<std::string>()];
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      const std::int64_t begin = run.begin + i * run.stride;
+      intervals.push_back({begin, begin + run.length, rank, index++});
+    }
+  }
 }
 
 // The bytes of elements [begin, end) of the shard.
@@ -47,24 +65,18 @@ std::span<std::uint8_t> bytes_of(const NamedShard& shard, const at::Tensor& memo
 // The tables of all ranks: the shards that each one keeps, and those that it needs.
 class Inventory {
  public:
-  Inventory(const Parts& parts, const KeptState* kept, comm::Communicator& world) : world_(world) {
-    json needs = json::array();
-    for (const auto& [part, saveable] : parts)
-      for (NamedShard& shard : saveable->own_state()) {
-        needs.push_back(row_of(part, shard));
-        own_.push_back(std::move(shard));
-      }
+  Inventory(const Parts& parts, const KeptState* kept, comm::Communicator& world)
+      : world_(world), own_(own_shards(parts)) {
     json steps = json::array();
     if (kept != nullptr)
-      for (const KeptStep& step : kept->steps) {
-        json rows = json::array();
-        for (const auto& [part, shard] : step.shards) rows.push_back(row_of(part, shard));
-        steps.push_back({{"done", step.steps_done}, {"metadata", step.metadata}, {"rows", rows}});
-      }
-    const json mine{{"needs", needs}, {"steps", steps}};
+      for (const KeptStep& step : kept->steps)
+        steps.push_back({{"done", step.steps_done},
+                         {"metadata", step.metadata},
+                         {"rows", table_of(step.shards)}});
+    const json mine{{"needs", table_of(own_)}, {"steps", steps}};
     for (const std::string& text : comm::exchange_texts(mine.dump(), world, "kept state"))
       all_.push_back(json::parse(text));
-    for (int rank = 0; rank < world.size(); ++rank) read_rows(all_[rank]["needs"], rank, need_);
+    for (int rank = 0; rank < world.size(); ++rank) read_table(all_[rank]["needs"], rank, need_);
   }
 
   /// All steps that some rank keeps, the newest first.
@@ -79,7 +91,7 @@ class Inventory {
   std::optional<std::vector<Move>> moves_of(std::int64_t done) const {
     Tensors have;
     for (int rank = 0; rank < world_.size(); ++rank)
-      if (const json* step = step_of(rank, done)) read_rows((*step)["rows"], rank, have);
+      if (const json* step = step_of(rank, done)) read_table((*step)["rows"], rank, have);
     return plan_moves(need_, have, world_.size());
   }
 
@@ -93,7 +105,7 @@ class Inventory {
   /// Carries out this rank's share of the moves.
   void move(const std::vector<Move>& moves, const KeptStep* kept) {
     std::vector<at::Tensor> memory;  // of `own_`, on the host
-    for (const NamedShard& shard : own_)
+    for (const auto& [part, shard] : own_)
       memory.push_back(is_filled_in_place(shard)
                            ? shard.local
                            : at::empty_like(shard.local, at::Device(at::kCPU)));
@@ -105,7 +117,7 @@ class Inventory {
         const NamedShard& shard = kept->shards[one.from.index].second;
         from = bytes_of(shard, shard.local, one.begin, one.end);
       }
-      if (takes) to = bytes_of(own_[one.to.index], memory[one.to.index], one.begin, one.end);
+      if (takes) to = bytes_of(own_[one.to.index].second, memory[one.to.index], one.begin, one.end);
       if (sends && takes) {
         std::memcpy(to.data(), from.data(), from.size());
       } else if (sends) {
@@ -116,9 +128,9 @@ class Inventory {
     }
     Work::all(works).wait();
     for (std::size_t i = 0; i < own_.size(); ++i) {
-      if (is_filled_in_place(own_[i])) continue;
-      own_[i].load ? own_[i].load(memory[i].view(own_[i].shape))
-                   : void(own_[i].local.copy_(memory[i]));
+      NamedShard& shard = own_[i].second;
+      if (is_filled_in_place(shard)) continue;
+      shard.load ? shard.load(memory[i].view(shard.shape)) : void(shard.local.copy_(memory[i]));
     }
   }
 
@@ -133,12 +145,19 @@ class Inventory {
   }
 
   comm::Communicator& world_;
-  std::vector<NamedShard> own_;
+  Shards own_;
   std::vector<json> all_;  // by rank
   Tensors need_;
 };
 
 }  // namespace
+
+Shards own_shards(const Parts& parts) {
+  Shards shards;
+  for (const auto& [part, saveable] : parts)
+    for (NamedShard& shard : saveable->own_state()) shards.emplace_back(part, std::move(shard));
+  return shards;
+}
 
 void KeptState::add(KeptStep step) {
   for (KeptStep& one : steps)
@@ -151,12 +170,10 @@ void KeptState::add(KeptStep step) {
 
 KeptStep keep(const Parts& parts, std::int64_t steps_done,
               std::map<std::string, std::string> metadata) {
-  KeptStep kept{.steps_done = steps_done, .metadata = std::move(metadata)};
-  for (const auto& [part, saveable] : parts)
-    for (NamedShard& shard : saveable->own_state()) {
-      shard.local = shard.local.is_cpu() ? shard.local.clone() : tensor::on_host(shard.local);
-      kept.shards.emplace_back(part, std::move(shard));
-    }
+  KeptStep kept{
+      .steps_done = steps_done, .metadata = std::move(metadata), .shards = own_shards(parts)};
+  for (auto& [part, shard] : kept.shards)
+    shard.local = shard.local.is_cpu() ? shard.local.clone() : tensor::on_host(shard.local);
   return kept;
 }
 

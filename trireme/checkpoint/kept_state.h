@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/checkpoint/shards.h"
@@ -16,11 +17,14 @@
 
 namespace trireme::inline v0::checkpoint {
 
+using Shards = std::vector<std::pair<std::string, NamedShard>>;  // with their parts
+Shards own_shards(const Parts& parts);
+
 /// Copies, in the host's memory, of one process's shards after `steps_done` steps.
 struct KeptStep {
   std::int64_t steps_done = 0;
-  std::map<std::string, std::string> metadata;             // by part
-  std::vector<std::pair<std::string, NamedShard>> shards;  // with their parts
+  std::map<std::string, std::string> metadata;  // by part
+  Shards shards;
 };
 
 struct KeptState final : JobChanges::Kept {

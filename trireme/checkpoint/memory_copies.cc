@@ -10,6 +10,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/comm/group_of_all.h"
 #include "trireme/comm/texts.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/device.h"
@@ -59,18 +60,11 @@ std::size_t place(std::vector<Row>& rows) {
   return at;
 }
 
-std::vector<Row> rows_of(const std::vector<std::pair<std::string, NamedShard>>& shards) {
+std::vector<Row> rows_of(const Shards& shards) {
   std::vector<Row> rows;
   for (const auto& [part, shard] : shards)
     rows.push_back({part, shard.name, shard.dtype, shard.shape, shard.begin, shard.end});
   return rows;
-}
-
-std::vector<std::pair<std::string, NamedShard>> shards_of(const Parts& parts) {
-  std::vector<std::pair<std::string, NamedShard>> shards;
-  for (const auto& [part, saveable] : parts)
-    for (NamedShard& shard : saveable->own_state()) shards.emplace_back(part, std::move(shard));
-  return shards;
 }
 
 // The rows that ranks which stay have, by tensor.
@@ -281,15 +275,11 @@ void MemoryCopies::hand_over(const Parts& parts, std::int64_t steps_done,
 
 void MemoryCopies::begin(const Parts& parts, std::int64_t steps_done,
                          const std::map<std::string, std::string>& metadata) {
-  const auto shards = shards_of(parts);
+  const Shards shards = own_shards(parts);
   if (std::vector<Row> rows = rows_of(shards); !layout_ || layout_->given != rows)
     lay_out(std::move(rows));
   if (!layout_->needed) return;
-  if (!group_) {
-    std::vector<int> everyone(static_cast<std::size_t>(job_.size()));
-    std::iota(everyone.begin(), everyone.end(), 0);
-    group_ = job_.world().subgroup(everyone, "memory copies");
-  }
+  if (!group_) group_ = comm::group_of_all(job_.world(), "memory copies");
   const auto memory = [](std::size_t bytes) {
     return at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions(at::kByte));
   };

@@ -2,18 +2,19 @@
 
 #include <string>
 
+#include "trireme/base/joined.h"
 #include "trireme/observe/log.h"
 
 namespace trireme::inline v0::checkpoint {
 namespace {
 
 void say(const std::vector<bool>& sees, const std::string& place) {
-  std::string blind;
+  std::vector<std::string> blind;
   for (std::size_t rank = 0; rank < sees.size(); ++rank)
-    if (!sees[rank]) blind += (blind.empty() ? "" : ", ") + std::to_string(rank);
-  observe::info(blind.empty()
-                    ? "every rank with large shards writes them into " + place + " itself"
-                    : "rank 0 writes the shards of ranks that do not see " + place + ": " + blind);
+    if (!sees[rank]) blind.push_back(std::to_string(rank));
+  observe::info(blind.empty() ? "every rank with large shards writes them into " + place + " itself"
+                              : "rank 0 writes the shards of ranks that do not see " + place +
+                                    ": " + joined(blind));
 }
 
 }  // namespace

@@ -17,10 +17,6 @@
 namespace trireme::inline v0::checkpoint {
 namespace {
 
-std::string describe(DType dtype, const std::vector<std::int64_t>& shape) {
-  return std::string(name_of(dtype)) + " " + shape_text(shape);
-}
-
 [[noreturn]] void refuse_shards(const std::string& what) {
   throw CheckpointError(what, {.operation = "resume",
                                .advice = "Resume with the model and optimizer of the checkpoint's "
@@ -59,8 +55,8 @@ Filling filling_of(const NamedShard& shard, const std::string& part,
   if (filling.saved == nullptr) refuse_shards(filling.path + " has no tensor \"" + key + "\"");
   if (!same_kind(*filling.saved, shard))
     refuse_shards(filling.path + ": tensor \"" + key + "\" is " +
-                  describe(filling.saved->dtype, filling.saved->shape) + ", and " +
-                  describe(shard.dtype, shard.shape) + " is needed");
+                  tensor_text(filling.saved->dtype, filling.saved->shape) + ", and " +
+                  tensor_text(shard.dtype, shard.shape) + " is needed");
   return filling;
 }
 

@@ -173,5 +173,17 @@ TEST_F(ShardsTest, ATensorThatNoRankHasWhollyIsRefused) {
   EXPECT_THROW(CheckpointContent({{"train", &part}}, nullptr), CheckpointError);
 }
 
+// As of a tensor that ranks cut by columns: one shard per row.
+TEST_F(ShardsTest, VeryManyShardsOfATensorAreFoundAtOnce) {
+  constexpr std::int64_t kMany = 200'000;
+  const at::Tensor all = at::arange(kMany, at::kFloat);
+  std::vector<NamedShard> shards;
+  for (std::int64_t i = 0; i < kMany; ++i)
+    shards.push_back({"w", DType::F32, {kMany}, i, i + 1, all.narrow(0, i, 1)});
+  Part part(std::move(shards));
+  CheckpointContent content({{"train", &part}}, nullptr);
+  EXPECT_EQ(content.snapshot(), kMany * 4);
+}
+
 }  // namespace
 }  // namespace trireme::checkpoint

@@ -322,6 +322,17 @@ TEST(KeptState, HasTensorsThatAreNotContiguous) {
   });
 }
 
+// Each rank has what another one needs.
+TEST(KeptState, MovesTensorsThatAreCutByColumns) {
+  testing::run_ranks(3, [](RankContext& rank) {
+    Sliced old((rank.rank + 1) % 3, 3, 1), fresh(rank.rank, 3, 0);
+    KeptState kept;
+    kept.add(keep({{"train", &old}}, 5, {{"train", "{}"}}));
+    EXPECT_EQ(restore_kept({{"train", &fresh}}, &kept, 0, *rank.world), 5);
+    EXPECT_TRUE(fresh.is_whole());
+  });
+}
+
 // Looks at every source for every element.
 std::vector<Move> moves_one_by_one(const Tensors& need, const Tensors& have, int ranks) {
   std::vector<Move> moves;

@@ -31,10 +31,6 @@ std::vector<std::pair<std::string, at::Tensor>> tensors_of(const torch::nn::Modu
       {.operation = "load_weights", .advice = "Load it into the module that it was saved from."});
 }
 
-std::string describe(const at::Tensor& tensor) {
-  return std::string(name_of(tensor::dtype_of(tensor))) + " " + shape_text(tensor.sizes());
-}
-
 }  // namespace
 
 void save_weights(const std::string& path, const torch::nn::Module& module) {
@@ -71,11 +67,10 @@ void load_weights(const std::string& path, torch::nn::Module& module) {
   for (const auto& [name, value] : tensors) {  // check all before changing any
     const TensorView* saved = file.find(name);
     if (saved == nullptr) refuse_weights(path, "it has no tensor \"" + name + "\"");
-    if (saved->dtype != tensor::dtype_of(value) || value.sizes() != saved->shape) {
-      refuse_weights(path, "tensor \"" + name + "\" is " + std::string(name_of(saved->dtype)) +
-                               " " + shape_text(saved->shape) + ", and " + describe(value) +
-                               " is needed");
-    }
+    const DType dtype = tensor::dtype_of(value);
+    if (saved->dtype != dtype || value.sizes() != saved->shape)
+      refuse_weights(path, "tensor \"" + name + "\" is " + tensor_text(saved->dtype, saved->shape) +
+                               ", and " + tensor_text(dtype, value.sizes()) + " is needed");
   }
   if (file.tensors().size() != tensors.size()) {
     for (const TensorView& saved : file.tensors()) {

@@ -100,14 +100,15 @@ class Parser {
            std::to_string(data_bytes) + " of data");
     }
     if (begin != at) fail(begin < at ? "overlaps the one before" : "leaves a hole before it");
-    std::uint64_t bytes = size_of(*dtype);
+    // Signed, so that the elements can be counted in a std::int64_t even if a later dim is 0.
+    auto bytes = static_cast<std::int64_t>(size_of(*dtype));
     for (const std::uint64_t dim : entry.shape) {
       if (dim > std::uint64_t{std::numeric_limits<std::int64_t>::max()} ||
           __builtin_mul_overflow(bytes, dim, &bytes)) {
         fail("has a shape that is too large");
       }
     }
-    if (bytes != end - begin) {
+    if (static_cast<std::uint64_t>(bytes) != end - begin) {
       fail("has " + std::to_string(end - begin) + " bytes, but its shape and type need " +
            std::to_string(bytes));
     }

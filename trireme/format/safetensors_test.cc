@@ -133,6 +133,7 @@ TEST(Safetensors, RefusesShapesThatDoNotFit) {
   EXPECT_THAT(one("F32", "[3]"), HasSubstr("8 bytes, but its shape and type need 12"));
   EXPECT_THAT(one("F32", "[4294967296,4294967296,4294967296]"), HasSubstr("too large"));
   EXPECT_THAT(one("F32", "[9223372036854775808,0]"), HasSubstr("too large"));
+  EXPECT_THAT(one("U8", "[9223372036854775807,2,0]"), HasSubstr("too large"));
   EXPECT_THAT(one("F32", "[2.0]"), HasSubstr("not an integer"));
   EXPECT_THAT(one("F8_E4M3", "[8]"), HasSubstr("F8_E4M3"));
 }

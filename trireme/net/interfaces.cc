@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/shortened.h"
 #include "trireme/net/socket.h"
 
@@ -67,9 +68,8 @@ std::optional<Subnet> parse_subnet(const std::string& text) {
 }
 
 std::string listed(const std::vector<InterfaceAddress>& all) {
-  std::string text;
-  for (const auto& one : all) text += (text.empty() ? "" : ", ") + one.name + " " + one.address;
-  return text.empty() ? "none" : text;
+  if (all.empty()) return "none";
+  return joined(all, [](const InterfaceAddress& one) { return one.name + " " + one.address; });
 }
 
 std::string text_of(const sockaddr* address) {

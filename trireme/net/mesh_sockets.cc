@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/net/handshake.h"
 #include "trireme/net/reception.h"
@@ -22,13 +23,13 @@ bool complete(const ConnectOptions& options, const std::vector<Descriptor>& sock
 }
 
 std::string missing(const ConnectOptions& options, const Sockets& sockets) {
-  std::string names;
+  std::vector<std::string> names;
   for (int peer = options.rank + 1; peer < options.size; ++peer) {
     if (!wanted(options, peer)) continue;
     if (complete(options, sockets[static_cast<std::size_t>(peer)])) continue;
-    names += (names.empty() ? "rank " : ", rank ") + std::to_string(name_of(options, peer));
+    names.push_back("rank " + std::to_string(name_of(options, peer)));
   }
-  return names;
+  return joined(names);
 }
 
 [[noreturn]] void rethrow_about(const ConnectOptions& options, int peer) {

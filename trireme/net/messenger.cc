@@ -63,12 +63,12 @@ Work Messenger::send(int peer, Tag tag, std::span<const std::byte> bytes) {
     const Frame frame{FrameKind::Eager, 0, tag.value, bytes.size()};
     if (to.out.try_send(frame, bytes)) return Work();
     if (failure_) return Work::failed(failure_);  // the link has failed
-    auto source = std::make_shared<WorkSource>(open_.begin("send to ", peer));
+    auto source = std::make_shared<WorkSource>(open_.begin("send to ", name_of(peer)));
     to.out.push(frame, bytes, source);
     return source->work();
   }
   const std::uint32_t id = to.next_id++;
-  const WorkSource source = open_.begin("send to ", peer);
+  const WorkSource source = open_.begin("send to ", name_of(peer));
   to.sending.emplace(id, Sending{bytes, source});
   queue(peer, {FrameKind::Rts, id, tag.value, bytes.size()});
   return source.work();
@@ -82,12 +82,12 @@ Work Messenger::recv(int peer, Tag tag, std::span<std::byte> bytes) {
                                   [&](const auto& one) { return one.tag == tag; });
   if (found == from.unexpected.end()) {
     if (from.gone) return Work::failed(error_of(peer, "recv"));
-    from.posted.push_back({tag, bytes, open_.begin("recv from ", peer)});
+    from.posted.push_back({tag, bytes, open_.begin("recv from ", name_of(peer))});
     return from.posted.back().source.work();
   }
   Unexpected message = std::move(*found);
   from.unexpected.erase(found);
-  const Posted posted{tag, bytes, open_.begin("recv from ", peer)};
+  const Posted posted{tag, bytes, open_.begin("recv from ", name_of(peer))};
   const Work work = posted.source.work();
   if (message.whole) {
     from.unexpected_cost -= cost_of(message.length);

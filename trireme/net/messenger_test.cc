@@ -234,6 +234,17 @@ TEST_F(MessengerTest, RanksWithOtherNamesAreToldTheNameOfTheOneThatWasLostFirst)
   }
 }
 
+TEST_F(MessengerTest, AWaitThatEndsNamesTheRankAsErrorsDo) {
+  Messenger second{1, 3, waiter, {4, 5, 6}};
+  Bytes bytes(8);
+  try {
+    second.recv(2, {1}, bytes).wait(Deadline::in(Duration::zero()));
+    ADD_FAILURE() << "the message arrived";
+  } catch (const TimeoutError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("recv from 6"));
+  }
+}
+
 TEST_F(MessengerTest, AnErrorOfAnotherKindNamesWhoLeft) {
   Bytes bytes(8);
   const Work waits = receiver.recv(0, {1}, bytes);

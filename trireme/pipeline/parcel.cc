@@ -17,9 +17,7 @@ at::Tensor TensorLayout::allocate(at::Device device) const {
   return at::empty_strided(sizes, strides, at::TensorOptions(device).dtype(type));
 }
 
-std::string TensorLayout::text() const {
-  return std::string(name_of(tensor::dtype_of(type))) + " " + shape_text(sizes);
-}
+std::string TensorLayout::text() const { return tensor_text(tensor::dtype_of(type), sizes); }
 
 TensorLayout layout_of(const at::Tensor& tensor, bool carries_gradient) {
   TensorLayout layout{.type = tensor.scalar_type(),

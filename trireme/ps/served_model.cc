@@ -17,7 +17,7 @@ constexpr int kMostServers = 65'536;
 constexpr std::size_t kAlignment = 64;
 
 std::string describe(const ServedParameter& parameter) {
-  return std::string(name_of(parameter.dtype)) + " " + shape_text(parameter.shape) +
+  return tensor_text(parameter.dtype, parameter.shape) +
          (parameter.decay ? "" : " without weight decay");
 }
 

@@ -76,6 +76,14 @@ class NoManifest final : public ForwardingFileSystem {
   }
 };
 
+class UnreadableState final : public ForwardingFileSystem {
+ public:
+  std::unique_ptr<InputFile> open(const std::string& path) override {
+    if (!path.ends_with(kStateFile)) return ForwardingFileSystem::open(path);
+    throw ResourceError("cannot read " + path + ": Input/output error", {});
+  }
+};
+
 class NoLinks final : public ForwardingFileSystem {
  public:
   bool link(const std::string&, const std::string&) override { return false; }
@@ -190,6 +198,32 @@ TEST_F(CheckpointFolderTest, AFileThatWasTornIsWrittenAnew) {
   fs::remove(directory_ / "step-00000010" / kModelFile);
   EXPECT_EQ(save(15), 20);
   EXPECT_EQ(refusal(15), "intact");
+}
+
+// Each save reads another part of a file that has not changed.
+TEST_F(CheckpointFolderTest, AFileWhoseBytesRotIsWrittenAnewBeforeLong) {
+  const auto save = [&](std::int64_t step) {
+    return folder().write({.step = step, .chunk_bytes = 4}, files("same"), 9).kept_bytes;
+  };
+  save(5);
+  std::fstream state(directory_ / "step-00000005" / kStateFile, std::ios::in | std::ios::out);
+  state.seekp(17).put('_');
+  state.close();
+  for (const std::int64_t step : {10, 15}) EXPECT_EQ(save(step), 28);
+  EXPECT_THAT(refusal(15), HasSubstr("XXH3 of its bytes 16 to 20"));
+  EXPECT_EQ(save(20), 8) << "twice \"same\"";
+  EXPECT_EQ(refusal(20), "intact");
+}
+
+TEST_F(CheckpointFolderTest, AFileThatCannotBeReadIsWrittenAnew) {
+  const auto save = [&](std::int64_t step, std::shared_ptr<FileSystem> storage) {
+    return folder(std::move(storage))
+        .write({.step = step, .chunk_bytes = 4}, files("same"), 9)
+        .kept_bytes;
+  };
+  save(5, local_file_system());
+  EXPECT_EQ(save(10, std::make_shared<UnreadableState>()), 8) << "twice \"same\"";
+  EXPECT_EQ(refusal(10), "intact");
 }
 
 TEST_F(CheckpointFolderTest, AManifestThatIsTooLongIsNotRead) {

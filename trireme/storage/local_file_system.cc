@@ -87,9 +87,14 @@ class LocalFile final : public OutputFile {
                                    "several hosts the folder must be shared."});
 }
 
-// Whether the process or the machine is at fault, not the file.
+// Whether the process, the machine or the network is at fault, not the file. Network file systems
+// and FUSE pass on the errors of their sockets.
 bool is_lack(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOMEM || error == EIO || error == ESTALE;
+  constexpr int kAll[] = {EMFILE,      ENFILE,    ENOMEM,       EIO,          ESTALE,
+                          EREMOTEIO,   ETIMEDOUT, ENOTCONN,     ESHUTDOWN,    ECONNRESET,
+                          EHOSTDOWN,   ENETDOWN,  ECONNABORTED, ECONNREFUSED, EHOSTUNREACH,
+                          ENETUNREACH, EAGAIN};
+  return std::find(std::begin(kAll), std::end(kAll), error) != std::end(kAll);
 }
 
 class LocalInput final : public InputFile {

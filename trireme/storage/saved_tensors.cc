@@ -90,18 +90,22 @@ std::map<std::string, Slices> slices_in(const std::map<std::string, std::string>
 
 }  // namespace
 
+bool Run::take(std::int64_t from, std::int64_t to) noexcept {
+  const std::int64_t step = from - (begin + (count - 1) * stride);
+  if (to - from != length || (count > 1 && step != stride)) return false;
+  stride = step;
+  ++count;
+  return true;
+}
+
 void Slices::add(std::int64_t begin, std::int64_t end) {
-  const std::int64_t length = end - begin;
   if (!runs.empty()) {
     Run& last = runs.back();
-    const std::int64_t step = begin - (last.begin + (last.count - 1) * last.stride);
-    if (last.count == 1 && step == last.length) return void(last.length += length);
-    if (last.length == length && (last.count == 1 || step == last.stride)) {
-      last.stride = step;
-      return void(++last.count);
-    }
+    if (last.count == 1 && begin == last.begin + last.length)
+      return void(last.length += end - begin);
+    if (last.take(begin, end)) return;
   }
-  runs.push_back({begin, length, 0, 1});
+  runs.push_back({begin, end - begin, 0, 1});
 }
 
 std::map<std::string, std::string> metadata_of(const std::map<std::string, Slices>& slices) {

@@ -26,6 +26,8 @@ namespace trireme::inline v0::storage {
 struct Run {
   std::int64_t begin = 0, length = 0, stride = 0, count = 1;
   std::int64_t elements() const noexcept { return length * count; }
+  /// Takes [from, to) as one more row of the run; false, without effect, if it does not fit.
+  bool take(std::int64_t from, std::int64_t to) noexcept;
 };
 
 /// The elements of a tensor that a file holds, in this order.

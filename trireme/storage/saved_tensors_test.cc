@@ -30,6 +30,16 @@ TEST(Slices, RowsOfATensorAreOneRun) {
   EXPECT_EQ(slices.runs[0].length, 10);
 }
 
+TEST(Run, TakesRowsOfOneLengthAtOneDistance) {
+  storage::Run run{.begin = 2, .length = 3};
+  EXPECT_FALSE(run.take(7, 9)) << "shorter";
+  EXPECT_TRUE(run.take(5, 8)) << "a neighbour is a row of its own";
+  EXPECT_TRUE(run.take(8, 11));
+  EXPECT_FALSE(run.take(12, 15)) << "further away";
+  EXPECT_EQ(run.stride, 3);
+  EXPECT_EQ(run.count, 3);
+}
+
 // Counts the bytes that are read.
 class CountingFiles final : public ForwardingFileSystem {
  public:

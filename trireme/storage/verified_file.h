@@ -62,8 +62,9 @@ class VerifiedFile {
   /// Fills all pieces, loading each chunk once. Throws CheckpointError naming the bytes that
   /// differ.
   void read(std::vector<Piece> pieces);
-  /// Verifies the whole file.
+  /// Verifies the whole file, or only every `of`-th chunk from chunk `first` on.
   void verify();
+  void verify_some(std::int64_t first, std::int64_t of);
   /// Frees the memory, and closes the file.
   void drop();
 

@@ -1,9 +1,9 @@
 #include "trireme/strategy/user_loop.h"
 
-#include <numeric>
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/comm/group_of_all.h"
 #include "trireme/sync/sync_plan.h"
 
 namespace trireme::inline v0::parallel {
@@ -25,9 +25,7 @@ std::shared_ptr<comm::Communicator> make_loop_group(const InputReader& reader,
     refuse(env, "DataParallel", "a second DataParallel cannot use parameter servers",
            "They keep the weights of one: train one module that holds both, or give this one "
            "another sync.");
-  std::vector<int> ranks(static_cast<std::size_t>(env.world->size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return env.world->subgroup(ranks, "DataParallel " + std::to_string(reader.number()));
+  return comm::group_of_all(*env.world, "DataParallel " + std::to_string(reader.number()));
 }
 
 std::uint64_t agreed_seed(comm::Communicator& world, std::uint64_t own) {

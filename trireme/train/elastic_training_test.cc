@@ -14,6 +14,8 @@
 #include "trireme/kernel/assignment.h"
 #include "trireme/models/models.h"
 #include "trireme/models/recommender.h"
+#include "trireme/storage/forwarding_file_system_test.h"
+#include "trireme/storage/storage.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/random.h"
 #include "trireme/train/elastic_cluster_test.h"
@@ -73,7 +75,8 @@ Loss loss_of(const Layout& layout) {
 
 // Trains to the end, in whatever epochs; the hash of the weights. `at_step` is told the step.
 std::string train(ElasticCluster& cluster, Job& job, const Layout& layout,
-                  const std::function<void(long)>& at_step, std::vector<long>* firsts = nullptr) {
+                  const std::function<void(long)>& at_step, std::vector<long>* firsts = nullptr,
+                  const std::shared_ptr<storage::Storage>& storage = nullptr) {
   std::string hash;
   run_elastic(job, [&] {
     Strategy strategy(cluster.context_of(job), model_of(layout),
@@ -83,9 +86,9 @@ std::string train(ElasticCluster& cluster, Job& job, const Layout& layout,
                        .clip = 0.5,
                        .bucket_bytes = 1024},
                       AdamW{.learning_rate = 0.01});
-    Checkpointer checkpointer(job,
-                              ::testing::TempDir() + "no-checkpoints-" + std::to_string(getpid()),
-                              {.every = 0, .memory = layout.memory, .lock = false});
+    Checkpointer checkpointer(
+        job, ::testing::TempDir() + "no-checkpoints-" + std::to_string(getpid()),
+        {.every = 0, .memory = layout.memory, .storage = storage, .lock = false});
     checkpointer.add("train", strategy);
     const long first = job.changes().epoch().number > 0 ? checkpointer.resume() : 0;
     if (firsts != nullptr) firsts->push_back(first);
@@ -309,6 +312,40 @@ TEST(ElasticTraining, ARankThatIsLostInTheMiddleOfAStepLeavesTheStateToTheOthers
     }
     EXPECT_LE(began_anew, 1) << "of 35 moments";
   }
+}
+
+// A storage that does not answer for a while.
+class Away final : public storage::ForwardingFileSystem {
+ public:
+  std::vector<std::string> list(const std::string& path) override {
+    if (failures == 0) return ForwardingFileSystem::list(path);
+    --failures;
+    throw ResourceError("no answer", {});
+  }
+  int failures = 0;
+};
+
+TEST(ElasticTraining, GoesOnThoughTheStorageIsAwayWhenARankIsLost) {
+  const std::string expected = undisturbed();
+  const auto files = std::make_shared<Away>();
+  ElasticCluster cluster({.options = {.min = 2, .max = 3, .restarts = 0}, .ranks = 3});
+  int ended = 0;
+  cluster.run([&](Job& job, const auto& at_step) {
+    const bool is_victim = job.rank() == 2;
+    const auto dies = [&](long step) {
+      at_step();
+      if (!is_victim || step != 5) return;
+      files->failures = 3;
+      throw std::runtime_error("killed");
+    };
+    std::vector<long> firsts;
+    EXPECT_EQ(train(cluster, job, {}, dies, &firsts, storage::folder_storage(files)), expected);
+    EXPECT_EQ(firsts.back(), 5);
+    ++ended;
+  });
+  EXPECT_EQ(ended, 2) << cluster.trouble();
+  EXPECT_EQ(cluster.deaths(), 1) << cluster.trouble();
+  EXPECT_EQ(files->failures, 0);
 }
 
 TEST(ElasticTraining, GrowsAndShrinksBetweenSteps) {

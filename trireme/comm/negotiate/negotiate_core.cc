@@ -1,9 +1,8 @@
 #include "trireme/comm/negotiate/negotiate_core.h"
 
-#include <numeric>
-
 #include "trireme/base/error.h"
 #include "trireme/base/waiter/in_context.h"
+#include "trireme/comm/group_of_all.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -13,12 +12,6 @@ constexpr std::size_t kLongestName = 400;
 constexpr Duration kAnswerWithin = std::chrono::seconds(2);
 
 Buffer buffer_of(Parcel& parcel) { return {&parcel, sizeof parcel, DType::U8, {}, {}, nullptr}; }
-
-std::shared_ptr<Communicator> group_of_all(Communicator& world, const std::string& name) {
-  std::vector<int> ranks(static_cast<std::size_t>(world.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return world.subgroup(ranks, name);
-}
 
 }  // namespace
 

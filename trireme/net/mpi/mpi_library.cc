@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/observe/wait_notice.h"
 
@@ -74,7 +75,8 @@ Loaded open_library(const std::string& path) {
 
 std::optional<Loaded> open_in(const std::string& folder, const std::string& name) {
   const std::string path = folder + "/" + name;
-  if (!std::filesystem::exists(path)) return std::nullopt;
+  std::error_code hidden;  // the build folder may be in another user's home
+  if (!std::filesystem::exists(path, hidden)) return std::nullopt;
   return open_library(path);
 }
 
@@ -95,16 +97,15 @@ Loaded load() {
   if (const char* given = std::getenv("TRIREME_MPI_LIBRARY"); given && *given) {
     return open_library(given);
   }
-  std::string tried;
-  for (const std::string& name : names()) {
+  const std::vector<std::string> tried = names();
+  for (const std::string& name : tried) {
     for (const std::string& folder : folders_of_the_program()) {
       if (const auto found = open_in(folder, name)) return *found;
     }
     if (const auto found = open_by_run_path(name)) return *found;
     if (const auto found = open_in(TRIREME_MPI_FOLDER, name)) return *found;
-    tried += (tried.empty() ? "" : " or ") + name;
   }
-  refuse("this build has no MPI: found no " + tried,
+  refuse("this build has no MPI: found no " + joined(tried, {}, " or "),
          "Build it with the mpicc of your MPI (make mpi MPICC=mpicc), or use `trireme launch`.");
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/base/check.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/work_source.h"
 #include "trireme/net/errors.h"
 
@@ -333,20 +334,18 @@ void SimNetwork::State::peer_left(int rank, int peer) {
 }
 
 std::string SimNetwork::State::describe(int rank) {
-  std::string text;
-  for (const auto& [key, queue] : end(rank).posted) {
-    for (const auto& one : queue) {
-      text += (text.empty() ? "" : " and ") + std::to_string(one.bytes.size()) +
-              " bytes from rank " + std::to_string(key.first) + " (tag " +
-              std::to_string(key.second) + ")";
-    }
-  }
-  for (const auto& message : end(rank).waiting) {
-    text += (text.empty() ? "" : " and ") + std::string("a receiver of ") +
-            std::to_string(message->bytes.size()) + " bytes at rank " +
-            std::to_string(message->to) + " (tag " + std::to_string(message->tag.value) + ")";
-  }
-  return text;
+  const auto part = [](std::size_t bytes, const char* where, int peer, std::uint64_t tag) {
+    return std::to_string(bytes) + " bytes " + where + " rank " + std::to_string(peer) + " (tag " +
+           std::to_string(tag) + ")";
+  };
+  std::vector<std::string> parts;
+  for (const auto& [key, queue] : end(rank).posted)
+    for (const auto& one : queue)
+      parts.push_back(part(one.bytes.size(), "from", key.first, key.second));
+  for (const auto& message : end(rank).waiting)
+    parts.push_back("a receiver of " +
+                    part(message->bytes.size(), "at", message->to, message->tag.value));
+  return joined(parts, {}, " and ");
 }
 
 SimOptions cluster(Duration alpha, double bytes_per_second) {

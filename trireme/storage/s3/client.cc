@@ -196,12 +196,13 @@ void S3Client::for_each_page(const std::string& what, std::string query, const N
     const Response response = call({.url = url("", query)}, what);
     if (response.status == kNotFound) refuse(response, what);
     std::string next = take(response.body);
-    if (text_of(response.body, "IsTruncated") != "true" || next.empty()) return;
-    if (next == query)  // it names itself as the next one, and the list would never end
-      throw ResourceError(
-          "cannot " + in_bucket(what) + ": the storage returned the same page of the list twice",
-          {.operation = "checkpoint",
-           .advice = "This S3 service cannot list in pages: use another one."});
+    if (text_of(response.body, "IsTruncated") != "true") return;
+    if (next.empty() || next == query)  // the page names itself, and the list would never end
+      throw ResourceError("cannot " + in_bucket(what) + ": the storage " +
+                              (next.empty() ? "cut the list off, and names no page after it"
+                                            : "returned the same page of the list twice"),
+                          {.operation = "checkpoint",
+                           .advice = "This S3 service cannot list in pages: use another one."});
     query = std::move(next);
   }
 }
