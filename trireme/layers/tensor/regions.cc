@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <set>
+#include <vector>
+
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/layers/shares.h"
@@ -113,6 +116,13 @@ at::Tensor gather_last(const at::Tensor& x, std::int64_t whole, Communicator& gr
 
 namespace {
 
+// The mark of cut logits: a node in their graph, which views and casts of them keep.
+class CutLogits : public torch::autograd::Function<CutLogits> {
+ public:
+  static at::Tensor forward(AutogradContext*, const at::Tensor& own) { return own.view_as(own); }
+  static variable_list backward(AutogradContext*, variable_list gradients) { return gradients; }
+};
+
 // Softmax minus one-hot, from what forward saved.
 class CutCrossEntropy : public torch::autograd::Function<CutCrossEntropy> {
  public:
@@ -151,6 +161,22 @@ class CutCrossEntropy : public torch::autograd::Function<CutCrossEntropy> {
 };
 
 }  // namespace
+
+at::Tensor cut_logits(const at::Tensor& own) { return CutLogits::apply(own); }
+
+bool comes_from_cut_logits(const at::Tensor& x) {
+  std::set<const torch::autograd::Node*> seen;
+  std::vector<const torch::autograd::Node*> open = {x.grad_fn().get()};
+  while (!open.empty()) {
+    const torch::autograd::Node* const node = open.back();
+    open.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    if (dynamic_cast<const torch::autograd::CppNode<CutLogits>*>(node) != nullptr) return true;
+    for (const torch::autograd::Edge& edge : node->next_edges())
+      open.push_back(edge.function.get());
+  }
+  return false;
+}
 
 at::Tensor cut_cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets,
                                  std::int64_t begin, std::int64_t whole, Communicator& group) {
