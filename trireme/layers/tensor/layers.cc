@@ -139,8 +139,9 @@ class TensorVocabulary final : public models::Vocabulary {
   at::Tensor logits(const at::Tensor& x) override {
     const at::Tensor own =
         tensor::linear(group_.enter(x), context_.used(weight_), context_.used(bias_));
-    return c10::GradMode::is_enabled() ? cut_logits(own)
-                                       : gather_last(own, spec_.rows, *group_.ranks);
+    if (!c10::GradMode::is_enabled()) return gather_last(own, spec_.rows, *group_.ranks);
+    mark_cut_logits(own);
+    return own;
   }
   void append_parameters(std::vector<NamedTensor>& out) const override {
     out.push_back({spec_.name, weight_, true, part_});

@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function_hook.h>
 
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -116,11 +118,9 @@ at::Tensor gather_last(const at::Tensor& x, std::int64_t whole, Communicator& gr
 
 namespace {
 
-// The mark of cut logits: a node in their graph, which views and casts of them keep.
-class CutLogits : public torch::autograd::Function<CutLogits> {
- public:
-  static at::Tensor forward(AutogradContext*, const at::Tensor& own) { return own.view_as(own); }
-  static variable_list backward(AutogradContext*, variable_list gradients) { return gradients; }
+// The mark of cut logits, at the node that made them: views, casts and changes in place keep it.
+struct CutLogits final : torch::autograd::FunctionPreHook {
+  variable_list operator()(const variable_list& gradients) override { return gradients; }
 };
 
 // Softmax minus one-hot, from what forward saved.
@@ -162,16 +162,19 @@ class CutCrossEntropy : public torch::autograd::Function<CutCrossEntropy> {
 
 }  // namespace
 
-at::Tensor cut_logits(const at::Tensor& own) { return CutLogits::apply(own); }
+void mark_cut_logits(const at::Tensor& own) {
+  if (const auto& node = own.grad_fn()) node->add_pre_hook(std::make_unique<CutLogits>());
+}
 
 bool comes_from_cut_logits(const at::Tensor& x) {
-  std::set<const torch::autograd::Node*> seen;
-  std::vector<const torch::autograd::Node*> open = {x.grad_fn().get()};
+  std::set<torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> open = {x.grad_fn().get()};
   while (!open.empty()) {
-    const torch::autograd::Node* const node = open.back();
+    torch::autograd::Node* const node = open.back();
     open.pop_back();
     if (node == nullptr || !seen.insert(node).second) continue;
-    if (dynamic_cast<const torch::autograd::CppNode<CutLogits>*>(node) != nullptr) return true;
+    for (const auto& hook : node->pre_hooks())
+      if (dynamic_cast<const CutLogits*>(hook.get()) != nullptr) return true;
     for (const torch::autograd::Edge& edge : node->next_edges())
       open.push_back(edge.function.get());
   }
