@@ -66,7 +66,8 @@ TEST_F(ScheduleFile, OfTooManyMicroBatchesForTheLinksIsRefused) {
 
 TEST_F(ScheduleFile, OfAnotherNumberOfStagesIsRefused) {
   const std::string text = "0: F0.0 F1.0 B1.0 B0.0\n";
-  EXPECT_THAT(refusal(text, 1, 1, 1), HasSubstr("is for 2 stages, and 1 rank of parallel.chunks"));
+  EXPECT_THAT(refusal(text, 1, 1, 1),
+              HasSubstr("is for 2 stages, and parallel.chunks = 1 on 1 rank means 1 stage"));
   EXPECT_EQ(refusal(text, 1, 1, 2), "nothing was thrown");
 }
 
