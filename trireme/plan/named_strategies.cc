@@ -254,7 +254,9 @@ void check_ranks(const NamedStrategy& strategy, int ranks, int hosts) {
                     "Use MultiWorkerMirrored, which is the same over several hosts.");
 }
 
-std::string describe_keys(const NamedStrategy& strategy) { return joined(strategy.keys, text_of); }
+std::string describe_keys(const NamedStrategy& strategy) {
+  return joined(strategy.keys, [](const NamedKey& key) { return text_of(key); });
+}
 
 std::string describe(const Holding& holding) {
   constexpr std::array kWords = {
