@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "trireme/base/error.h"
+#include "trireme/memory/mapped_file.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/threads.h"
@@ -270,22 +271,45 @@ TEST(ActivationFile, SaysWhereItCannotBe) {
                         "folder"));
 }
 
-// The limit RLIMIT_FSIZE stands for a full disk.
+// While it lives, files grow to 1 MiB: the limit RLIMIT_FSIZE stands for a full disk.
+class FullDisk {
+ public:
+  FullDisk() {
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
+    const rlimit small{.rlim_cur = 1 << 20, .rlim_max = before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+  }
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  rlimit before_{};
+  void (*const handler_)(int) = std::signal(SIGXFSZ, SIG_IGN);
+};
+
 TEST(ActivationFile, SaysThatTheDiskIsFull) {
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{.rlim_cur = 1 << 20, .rlim_max = before.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &small);
+  const FullDisk full;
   const std::string said = refusal([] {
     ActivationFile file(kFolder);
     file.run([](const at::Tensor& in) { return (in * in).pow(3); },
              filled({1024, 1024}, "x").requires_grad_(true));
   });
-  setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
   EXPECT_THAT(said, HasSubstr("the file cannot grow by 4.2 MB in"));
   EXPECT_THAT(said, HasSubstr("memory.offload_activations"));
+}
+
+TEST(ActivationFile, OnAFullDiskLargeRegionsServeSmallTensors) {
+  memory::MappedFile file(kFolder, {.key = "key", .prefix = "test", .content = "a test's bytes"});
+  const FullDisk full;
+  const memory::MappedFile::Region large = file.take(1 << 20);
+  file.give_back(large);
+  const memory::MappedFile::Region small = file.take(1 << 12);
+  EXPECT_EQ(small.offset, large.offset);
+  EXPECT_THAT(refusal([&] { file.take(1 << 12); }), HasSubstr("the file cannot grow by"));
+  file.give_back(small);
+  EXPECT_EQ(file.take(1 << 20).offset, large.offset);
 }
 
 }  // namespace

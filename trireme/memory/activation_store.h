@@ -62,7 +62,8 @@ class ActivationStore {
 ///
 /// Besides memory for two blocks it uses the system's page cache. The file is unlinked once it is
 /// open, so nothing is left behind; it grows to the most that is saved at a time, and its space is
-/// reused by tensors of the same size or up to an eighth less. Any thread may read what another saved.
+/// reused by tensors of the same size or up to an eighth less, on a full disk by any that fit. Any
+/// thread may read what another saved.
 /// Throws ResourceError if the folder cannot hold the file, or if nothing is written for `patience`
 /// while a block waits.
 class ActivationFile final : public ActivationStore {

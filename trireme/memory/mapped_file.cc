@@ -36,17 +36,19 @@ MappedFile::Region MappedFile::take(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   const std::size_t page = page_bytes();
   const std::size_t whole = (bytes + page - 1) / page * page;
-  // Much larger regions are left for larger tensors.
-  if (const auto found = free_.lower_bound(whole);
-      found != free_.end() && found->first <= whole + whole / 8) {
+  const auto found = free_.lower_bound(whole);
+  const auto reused = [&] {
     const Region region = found->second;
     free_.erase(found);
     return region;
-  }
+  };
+  // Much larger regions are left for larger tensors, as long as the file can grow.
+  if (found != free_.end() && found->first <= whole + whole / 8) return reused();
   Region region{.offset = static_cast<off_t>(bytes_), .bytes = whole};
   int reason = EINTR;  // a pending signal interrupts the call on tmpfs
   while (reason == EINTR)
     reason = ::posix_fallocate(file_, region.offset, static_cast<off_t>(whole));
+  if (reason != 0 && found != free_.end()) return reused();
   if (reason != 0)
     refuse("the file cannot grow by " + bytes_text(static_cast<double>(whole)), reason);
   region.data = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_SHARED, file_, region.offset);

@@ -33,8 +33,9 @@ class MappedFile {
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
 
-  /// A region of at least `bytes` bytes (`bytes` > 0): one that was given back, or a new one at the
-  /// end of the file. Throws ResourceError if the file cannot grow.
+  /// A region of at least `bytes` bytes (`bytes` > 0): one of about that size that was given back,
+  /// a new one at the end of the file or, if the file cannot grow, a larger one that was given
+  /// back. Throws ResourceError if there is none.
   Region take(std::size_t bytes);
   void give_back(const Region& region) noexcept;
   /// Writes through the file and not through the mapping, so that the pages do not count as this

@@ -53,7 +53,8 @@ class Vocabulary {
   /// tensor::embedding(tokens, table, position).
   virtual at::Tensor embed(const at::Tensor& tokens, const at::Tensor& position) = 0;
   /// x [..., width] times the table transposed, plus the bias: [..., rows]. If the table is cut and
-  /// gradients are on, returns this rank's columns only, for LayerFactory::cross_entropy_sum.
+  /// gradients are on, returns this rank's columns only, for LayerFactory::cross_entropy_sum in the
+  /// same stage of a pipeline.
   virtual at::Tensor logits(const at::Tensor& x) = 0;
   virtual void append_parameters(std::vector<NamedTensor>& out) const = 0;
 };
@@ -94,7 +95,8 @@ class LayerFactory {
   virtual at::Tensor whole(const at::Tensor& parameter) const = 0;
   /// tensor::dropout of a block's residual stream, or of the shard of it that this rank has.
   virtual at::Tensor dropout(const at::Tensor& x, double p) const = 0;
-  /// tensor::cross_entropy_sum of Vocabulary::logits().
+  /// tensor::cross_entropy_sum of Vocabulary::logits(), or of other logits, which every rank has
+  /// whole.
   virtual at::Tensor cross_entropy_sum(const at::Tensor& logits,
                                        const at::Tensor& targets) const = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "trireme/base/error.h"
 #include "trireme/tensor/functions/functions.h"
@@ -9,20 +10,6 @@
 
 namespace trireme::inline v0::parallel {
 namespace {
-
-bool reads(const models::BlockSpec& spec, const std::string& value) {
-  return std::find(spec.reads.begin(), spec.reads.end(), value) != spec.reads.end();
-}
-
-// True if a value written before block `from` is read from there on.
-bool read_from(const std::vector<models::BlockSpec>& specs, std::size_t from,
-               const std::string& value) {
-  for (std::size_t i = from; i < specs.size(); ++i) {
-    if (reads(specs[i], value)) return true;
-    if (specs[i].writes == value) return false;
-  }
-  return false;
-}
 
 // The device that a block computes on.
 at::Device device_of_values(std::span<const models::Value> values) {
@@ -36,13 +23,15 @@ at::Device device_of_values(std::span<const models::Value> values) {
 
 std::vector<std::string> values_across(const models::Blocks& model, std::size_t cut) {
   const std::vector<models::BlockSpec>& specs = model.specs();
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < cut; ++i) {
-    const std::string& name = specs[i].writes;
-    if (!read_from(specs, cut, name)) continue;
-    names.erase(std::remove(names.begin(), names.end(), name), names.end());
-    names.push_back(name);  // in place of the last write
+  std::set<std::string> read;  // from the cut on, before they are overwritten
+  for (std::size_t i = specs.size(); i-- > cut;) {
+    read.erase(specs[i].writes);
+    read.insert(specs[i].reads.begin(), specs[i].reads.end());
   }
+  std::vector<std::string> names;
+  for (std::size_t i = cut; i-- > 0;)
+    if (read.erase(specs[i].writes) > 0) names.push_back(specs[i].writes);  // its last write
+  std::reverse(names.begin(), names.end());
   return names;
 }
 

@@ -5,6 +5,8 @@
 #include <cctype>
 #include <charconv>
 
+#include "trireme/base/joined.h"
+
 namespace trireme::inline v0::plan {
 namespace {
 
@@ -70,11 +72,7 @@ std::int64_t memory_in_names(std::string_view text) {
   return least;
 }
 
-std::string accelerator_names() {
-  std::string names;
-  for (const Accelerator& one : kAccelerators) (names += names.empty() ? "" : ", ") += one.name;
-  return names;
-}
+std::string accelerator_names() { return joined(kAccelerators, &Accelerator::name); }
 
 double peak_rate(const Accelerator& accelerator, std::string_view precision,
                  std::string_view products) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -17,12 +18,14 @@ struct State {
 };
 using States = std::vector<State>;
 
-// The undominated states: bytes ascend and costs descend. If there are too many, keeps the one with
-// the fewest bytes, which fits if any does, and the cheapest one per slice of bytes.
-States undominated(States all, std::int64_t limit) {
-  std::stable_sort(all.begin(), all.end(), [](const State& a, const State& b) {
-    return a.bytes != b.bytes ? a.bytes < b.bytes : a.cost < b.cost;
-  });
+bool comes_before(const State& a, const State& b) {
+  return std::tie(a.bytes, a.cost, a.before) < std::tie(b.bytes, b.cost, b.before);
+}
+
+// The undominated ones of sorted states: bytes ascend and costs descend. If there are too many,
+// keeps the one with the fewest bytes, which fits if any does, and the cheapest one per slice of
+// bytes.
+States undominated(const States& all, std::int64_t limit) {
   States kept;
   for (const State& state : all)
     if (kept.empty() || state.cost < kept.back().cost) kept.push_back(state);
@@ -41,17 +44,20 @@ std::optional<MemoryChoice> cheapest(std::span<const std::vector<MemoryOption>> 
                                      std::int64_t limit, std::int64_t most) {
   std::vector<States> after = {{State{}}};
   for (const std::vector<MemoryOption>& options : blocks) {
-    States next;
-    for (std::size_t before = 0; before < after.back().size(); ++before) {
-      const State& state = after.back()[before];
-      for (std::size_t i = 0; i < options.size(); ++i) {
-        const std::int64_t bytes = state.bytes + options[i].stays;
-        if (options[i].once > most || bytes > limit - most) continue;
-        next.push_back({bytes, state.cost + options[i].cost, before, i});
+    const States& states = after.back();
+    States next;  // sorted: one option keeps the order of the states
+    for (std::size_t i = 0; i < options.size(); ++i) {
+      if (options[i].once > most) continue;
+      const auto others = static_cast<std::ptrdiff_t>(next.size());
+      for (std::size_t before = 0; before < states.size(); ++before) {
+        const std::int64_t bytes = states[before].bytes + options[i].stays;
+        if (bytes > limit - most) break;
+        next.push_back({bytes, states[before].cost + options[i].cost, before, i});
       }
+      std::inplace_merge(next.begin(), next.begin() + others, next.end(), comes_before);
     }
     if (next.empty()) return std::nullopt;
-    after.push_back(undominated(std::move(next), limit));
+    after.push_back(undominated(next, limit));
   }
   MemoryChoice choice;
   std::size_t at = after.back().size() - 1;  // the cheapest of all

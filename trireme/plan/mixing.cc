@@ -8,11 +8,14 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/mixed.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0::plan {
 namespace {
 
 using Rows = std::vector<std::vector<MixingTerm>>;
+
+constexpr int kMostRanks = 100'000;  // facts_of() of more takes minutes
 
 // Rank i averages itself and rank i + offset for each offset, all with the same weight.
 MixingRound circulant(int size, const std::vector<int>& offsets) {
@@ -203,7 +206,8 @@ const std::vector<std::string>& mixing_graphs() {
 }
 
 Mixing make_mixing(const std::string& graph, int size, std::uint64_t seed) {
-  if (size < 1) refuse(std::to_string(size) + " ranks cannot gossip", "Start at least one.");
+  if (size < 1 || size > kMostRanks)
+    refuse(counted(size, "rank") + " cannot gossip", "Start 1 to " + grouped(kMostRanks) + ".");
   const auto& names = mixing_graphs();
   if (std::find(names.begin(), names.end(), graph) == names.end())
     refuse("parallel.graph = \"" + graph + "\" names no graph",
@@ -251,10 +255,8 @@ std::string describe(const Mixing& mixing) { return describe(mixing, facts_of(mi
 
 std::string describe(const Mixing& mixing, const MixingFacts& facts) {
   const std::size_t period = mixing.rounds.size();
-  std::string text = mixing.graph + " of " + std::to_string(mixing.size) +
-                     (mixing.size == 1 ? " rank" : " ranks") + ": at most " +
-                     std::to_string(facts.most_messages) +
-                     (facts.most_messages == 1 ? " message" : " messages") + " a rank";
+  std::string text = mixing.graph + " of " + counted(mixing.size, "rank") + ": at most " +
+                     counted(facts.most_messages, "message") + " a rank";
   if (period > 1) text += ", a period of " + std::to_string(period) + " rounds";
   text += facts.doubly_stochastic ? ", doubly stochastic" : ", NOT doubly stochastic";
   if (!facts.connected) text += ", NOT connected";

@@ -55,7 +55,7 @@ struct MixingFacts {
 
 /// The names of graphs, in the order above.
 const std::vector<std::string>& mixing_graphs();
-/// `seed` is for "random". ConfigError for an unknown name or a size below 1.
+/// `seed` is for "random". ConfigError for an unknown name, or for a size that is not 1 to 100,000.
 Mixing make_mixing(const std::string& graph, int size, std::uint64_t seed);
 MixingFacts facts_of(const Mixing& mixing);
 /// ConfigError with the reason unless it is doubly stochastic and connected.

@@ -120,6 +120,8 @@ TEST(Mixing, WhatIsWrongIsSaid) {
               HasSubstr("is not connected"));
   EXPECT_THROW(plan::make_mixing("star", 4, 1), ConfigError);
   EXPECT_THROW(plan::make_mixing("ring", 0, 1), ConfigError);
+  for (const std::string& graph : plan::mixing_graphs())
+    EXPECT_THROW(plan::make_mixing(graph, 2'000'000'000, 1), ConfigError) << graph;
 }
 
 TEST(Mixing, IsDescribed) {

@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/nearest.h"
 #include "trireme/base/shortened.h"
 
@@ -214,20 +215,18 @@ std::span<const NamedStrategy> named_strategies() {
 
 const NamedStrategy& find_strategy(std::string_view name) {
   const std::string wanted = normalized(name);
-  std::string list;
   std::vector<std::string> known;
   for (const NamedStrategy& one : named_strategies()) {
     const auto is_wanted = [&](const std::string& own) { return normalized(own) == wanted; };
     if (is_wanted(one.name) || std::any_of(one.others.begin(), one.others.end(), is_wanted))
       return one;
-    list += (list.empty() ? "" : ", ") + one.name;
     known.push_back(one.name);
     known.insert(known.end(), one.others.begin(), one.others.end());
   }
   const std::string close = nearest(name, known);
-  refuse_strategy(
-      "parallel.strategy = \"" + shortened(std::string(name)) + "\" names no strategy",
-      (close.empty() ? "" : "Did you mean " + close + "? ") + "There are " + list + ".");
+  refuse_strategy("parallel.strategy = \"" + shortened(std::string(name)) + "\" names no strategy",
+                  (close.empty() ? "" : "Did you mean " + close + "? ") + "There are " +
+                      joined(named_strategies(), &NamedStrategy::name) + ".");
 }
 
 void expand(const NamedStrategy& strategy, const KeyAccess& access) {
@@ -256,25 +255,23 @@ void check_ranks(const NamedStrategy& strategy, int ranks, int hosts) {
 }
 
 std::string describe_keys(const NamedStrategy& strategy) {
-  std::string text;
-  for (const NamedKey& key : strategy.keys) text += (text.empty() ? "" : ", ") + text_of(key);
-  return text;
+  return joined(strategy.keys, [](const NamedKey& key) { return text_of(key); });
 }
 
 std::string describe(const Holding& holding) {
   constexpr std::array kWords = {
       std::pair{Share::Whole, "whole"}, std::pair{Share::Slice, "sliced"},
       std::pair{Share::Layers, "some layers"}, std::pair{Share::None, "none"}};
-  std::string text;
+  std::vector<std::string> parts;
   for (const auto& [share, word] : kWords) {
-    std::string kinds;
+    std::vector<std::string> kinds;
     for (const auto& [own, name] : {std::pair{holding.weights, "weights"},
                                     {holding.gradients, "gradients"},
                                     {holding.optimizer, "optimizer state"}})
-      if (own == share) kinds += (kinds.empty() ? "" : ", ") + std::string(name);
-    if (!kinds.empty()) text += (text.empty() ? "" : "; ") + kinds + " " + word;
+      if (own == share) kinds.emplace_back(name);
+    if (!kinds.empty()) parts.push_back(joined(kinds) + " " + word);
   }
-  return text;
+  return joined(parts, {}, "; ");
 }
 
 std::string_view describe(Between between) noexcept {

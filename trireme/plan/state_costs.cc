@@ -27,6 +27,14 @@ void set_state(StateCosts& costs, const Job& job) {
     costs.sole = costs.state;
   else if (groups == job.owners)
     costs.sole = costs.parts;
+  // Ranks that share sequences have the same, and those that share experts all but these.
+  const double experts = static_cast<double>(job.expert_parameters) / job.expert;
+  const double others = static_cast<double>(job.parameters - job.expert_parameters);
+  if (job.context > 1)
+    costs.sole = 0;
+  else if (job.expert > 1)
+    costs.sole = static_cast<std::int64_t>(static_cast<double>(costs.sole) * experts /
+                                           std::max(experts + others, 1.0));
 }
 
 // Ranks have different parts of the state.
@@ -58,8 +66,9 @@ StateCosts state_costs_of(const TrainingPlan& plan) {
 std::int64_t snapshots_on_host(const TrainingPlan& plan) {
   const Job& job = plan.job;
   if (plan.state_costs.snapshot == 0) return 0;
-  const std::int64_t writers = std::min(job.ranks_here, job.model_ranks() * job.owners);
-  const std::int64_t whole = std::min(job.ranks_here, job.model_ranks());
+  const int different = job.holders() * job.expert;  // ranks of a copy of the model
+  const std::int64_t writers = std::min(job.ranks_here, different * job.owners);
+  const std::int64_t whole = std::min(job.ranks_here, different);
   return times(plan.state_costs.parts, writers) +
          times(plan.state_costs.snapshot - plan.state_costs.parts, whole);
 }

@@ -107,6 +107,30 @@ TEST(StateCosts, ReplicasOfPartsAreKeptButNotSent) {
                     HasSubstr("they have all that it had, and at most 1 step is repeated")));
 }
 
+TEST(StateCosts, RanksThatShareSequencesHaveTheSame) {
+  plan::Job staged = kept_job(4), sharded = kept_job(4, "zero3");
+  staged.context = sharded.context = 2;
+  staged.pipeline = sharded.owners = 2;
+  staged.blocks = 4;
+  for (const plan::Job& job : {staged, sharded}) {
+    const plan::TrainingPlan plan = plan::make_plan(job);
+    EXPECT_EQ(plan.state_costs.state, 12 * 1000 / 2);
+    EXPECT_EQ(plan.state_costs.sole, 0);
+    EXPECT_EQ(plan::snapshots_on_host(plan), 12 * 1000);
+    EXPECT_THAT(plan::after_a_loss(plan), HasSubstr("they have all that it had"));
+  }
+}
+
+// 600 of 1000 parameters belong to experts.
+TEST(StateCosts, RanksThatShareExpertsHaveTheSameOfAllElse) {
+  plan::Job job = kept_job(2);
+  job.expert = 2;
+  job.expert_parameters = 600;
+  const plan::TrainingPlan plan = plan::make_plan(job);
+  EXPECT_EQ(plan.state_costs.state, 12 * 700);
+  EXPECT_EQ(plan.state_costs.sole, 12 * 300);
+}
+
 TEST(StateCosts, AStageWithoutAReplicaIsOnOneRank) {
   plan::Job job = kept_job(2);
   job.pipeline = 2;

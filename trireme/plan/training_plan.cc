@@ -73,9 +73,9 @@ std::int64_t moving_bytes(const TrainingPlan& plan, std::int64_t own, std::int64
   return std::min(kBuckets * chunks * job.bucket_bytes, times(own, sum)) * buffers + weights;
 }
 
-// Under memory.offload = "host". `n`: parameters of a rank; `master`, `compute`: bytes of each.
-void move_to_host(Memory& memory, const Job& job, std::int64_t n, std::int64_t master,
-                  std::int64_t compute) {
+// Under memory.offload. `n`: parameters of a rank; `master`, `compute`: bytes of each.
+void move_out(Memory& memory, const Job& job, std::int64_t n, std::int64_t master,
+              std::int64_t compute) {
   std::int64_t moved = times(master, job.moments_on_host);  // of each parameter that a rank owns
   if (job.weights_on_host) {
     const std::int64_t weights =
@@ -84,6 +84,7 @@ void move_to_host(Memory& memory, const Job& job, std::int64_t n, std::int64_t m
     moved += weights;
   }
   memory.on_host = among(times(n, moved), job);
+  if (job.device == "cpu") return;  // computes in the mapped file
   // During an update the device holds what three parameters moved. It also holds parts of two
   // blocks' weights, fetched before they are gathered; `largest_blocks` counts two blocks.
   memory.optimizer += among(times(std::min(n, 3 * job.largest_blocks / 2), moved), job);
@@ -105,7 +106,7 @@ Memory memory_of(const TrainingPlan& plan) {
   memory.optimizer = among(times(masters, job.optimizer_moments - job.moments_on_host), job) +
                      times(masters, job.exchange.kept);
   memory.moving = moving_bytes(plan, n, master, compute);
-  move_to_host(memory, job, n, master, compute);
+  move_out(memory, job, n, master, compute);
   const auto live = [&](std::int64_t of_micro) {
     return times(of_micro, std::int64_t{plan.lanes} * plan.live_micro_batches) / plan.stages;
   };
@@ -121,6 +122,7 @@ Memory memory_of(const TrainingPlan& plan) {
   memory.program = job.program;
   memory.kernels = kKernels;
   memory.group = group_bytes(job, job.shards_gradients ? 0 : memory.gradients);
+  if (job.keeps_residual && job.data_ranks() > 1) memory.gradients += masters;
   memory.text = job.text;
   return memory;
 }
@@ -244,9 +246,9 @@ double host_seconds_of(const TrainingPlan& plan) {
   return bytes / job.accelerator->host_link * turns(job, 1);
 }
 
-// More lanes than micro-batches would idle; simulated ranks have none.
+// More lanes than micro-batches would idle.
 int lanes_of(const Job& job, std::int64_t micro_per_rank) {
-  if (job.simulated || job.together() > 1) return 1;
+  if (!job.takes_lanes()) return 1;
   return static_cast<int>(std::min<std::int64_t>(job.lanes, micro_per_rank));
 }
 

@@ -29,7 +29,7 @@ struct Memory {
   std::int64_t group = 0;    // sockets and other costs of joining; peers' gradients read in place
   std::int64_t text = 0;     // the corpus; one copy for all ranks of a host
   std::int64_t in_file = 0;  // activations in a file or, for a device, on the host; not in total()
-  std::int64_t on_host = 0;  // weights and optimizer state of a device; not in total()
+  std::int64_t on_host = 0;  // weights and optimizer state there or in a file; not in total()
   std::int64_t snapshot = 0, copies = 0;  // always on the host (state_costs.h)
   std::int64_t moving = 0;  // ZeRO: buckets in transit to owners; ZeRO-3: also two blocks' weights
   std::int64_t runtime() const noexcept { return program + kernels + group + text; }
@@ -61,8 +61,8 @@ struct Job {
   std::int64_t parameters = 0;
   std::string precision = "fp32";  // fp64 | fp32 | bf16 | fp16
   int optimizer_moments = 2;       // AdamW: 2, each fp32 (fp64 under fp64)
-  // Under memory.offload = "host": how many moments are on the host, and whether sharded weights
-  // and the masters of 16-bit weights are there.
+  // Under memory.offload: how many moments are on the device's host, or in a file of a rank on the
+  // CPU, and whether sharded weights and the masters of 16-bit weights are there.
   int moments_on_host = 0;
   bool weights_on_host = false;
   std::int64_t batch = 0, micro = 0;              // samples
@@ -112,6 +112,11 @@ struct Job {
   int together() const noexcept { return expert * context * tensor; }
   int model_ranks() const noexcept { return pipeline * together(); }
   bool shards() const noexcept { return owners > 1; }
+  /// Whether a rank can compute several micro-batches at a time. A rank that waits for others in
+  /// the middle of a pass cannot (strategy/lane_runner.cc).
+  bool takes_lanes() const noexcept {
+    return !simulated && model_ranks() == 1 && !(shards() && shards_gradients);
+  }
   /// The number of groups that compute separate micro-batches.
   int data_ranks() const noexcept { return ranks / model_ranks(); }
   /// Whether weights have 16 bits, so that there are masters beside them.
@@ -130,6 +135,7 @@ struct Job {
   bool simulated = false;               // ranks are threads of one process on a virtual clock
   std::int64_t bucket_bytes = 4 << 20;  // gradients reduced at a time
   std::string compression = "none";     // comm.compression
+  bool keeps_residual = false;          // and a rank keeps the part of its sum that is not sent
   std::optional<Tuning> tuning;         // measurements; without, typical figures
   std::string tuning_path;              // the file of `tuning`
   std::int64_t memory_limit = 0;        // bytes that a rank may use (memory.limit); 0: any
@@ -157,7 +163,7 @@ struct TrainingPlan {
   int stages = 1;                   // of the pipeline
   int live_micro_batches = 1;       // most micro-batches whose activations a pipeline rank holds
   double bubble = 0;                // share of time that a pipeline rank waits, if B takes twice F
-  int lanes = 1;                    // lanes in use: at most micro_per_rank, 1 in a simulation
+  int lanes = 1;                    // lanes in use: at most micro_per_rank
   Memory memory;                    // of the rank with most
   /// Per step; the cost of an exchange is divided among its steps. If ranks hold shards, a
   /// reduce-scatter and an all-gather each count as half an all-reduce.

@@ -11,16 +11,22 @@ namespace {
 
 std::string layout_name(const Job& job);
 
+// "20 %"
+std::string bubble_text(const TrainingPlan& plan) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f %%", 100 * plan.bubble);
+  return text;
+}
+
 // "pipeline of 4 stages on 2 ranks (interleaved-1f1b, 20 % bubble) x 2 tensor-parallel ranks x 4,
 // plain data parallel"
 std::string model_parallel_name(const TrainingPlan& plan) {
   const Job& job = plan.job;
   std::string name;
   if (job.pipeline > 1) {
-    char bubble[32];
-    std::snprintf(bubble, sizeof bubble, "%.0f %%", 100 * plan.bubble);
     name = "pipeline of " + counted(plan.stages, "stage") + " on " + counted(job.pipeline, "rank") +
-           " (" + job.schedule + ", " + bubble + " bubble where passes take equal times)";
+           " (" + job.schedule + ", " + bubble_text(plan) +
+           " bubble where passes take equal times)";
   }
   if (job.expert > 1)
     name += (name.empty() ? "" : " x ") + counted(job.expert, "expert-parallel rank");
@@ -67,12 +73,14 @@ std::string core_line(const TrainingPlan& plan) {
             counted(std::max(1, job.usable_cores / threads), "rank");
   } else if (wanted < job.usable_cores) {
     const int free = job.usable_cores - wanted;
-    line += "; " + std::to_string(free) + (free == 1 ? " stays" : " stay") +
-            " free (more ranks, or train.lanes, would use " + (free == 1 ? "it)" : "them)");
+    line += "; " + std::to_string(free) + (free == 1 ? " stays" : " stay") + " free (more ranks" +
+            (job.takes_lanes() ? ", or train.lanes," : "") + " would use " +
+            (free == 1 ? "it)" : "them)");
   }
   if (plan.lanes < job.lanes)
-    line += "; " + std::to_string(plan.lanes) + " of " + std::to_string(job.lanes) +
-            " lanes have a micro-batch";
+    line += job.takes_lanes() ? "; " + std::to_string(plan.lanes) + " of " +
+                                    std::to_string(job.lanes) + " lanes have a micro-batch"
+                              : "; in this layout a rank has one lane";
   return line;
 }
 
@@ -105,18 +113,19 @@ std::string device_line(const TrainingPlan& plan) {
 std::string memory_lines(const TrainingPlan& plan) {
   const Job& job = plan.job;
   const Memory& memory = plan.memory;
+  const auto elsewhere = [&](std::int64_t bytes) {
+    return " (and " + bytes_text(bytes) + (plan.on_device() ? " on the host)" : " in a file)");
+  };
   std::ostringstream out;
   out << "  memory   " << bytes_text(plan.rank_bytes())
       << (plan.on_device() ? " a rank on its device" : " a rank") << ", predicted: weights "
       << bytes_text(memory.weights) << " + gradients " << bytes_text(memory.gradients)
       << " + optimizer " << bytes_text(memory.optimizer)
-      << (memory.on_host > 0 ? " (and " + bytes_text(memory.on_host) + " on the host)" : "")
-      << " + activations " << bytes_text(memory.activations)
+      << (memory.on_host > 0 ? elsewhere(memory.on_host) : "") << " + activations "
+      << bytes_text(memory.activations)
       << (job.recompute == "none" ? "" : " (recompute: " + job.recompute + ")")
-      << (job.offloads_activations ? " (and " + bytes_text(memory.in_file) +
-                                         (plan.on_device() ? " on the host)" : " in a file)")
-                                   : "")
-      << " + temporaries " << bytes_text(memory.temporaries) << "\n"
+      << (job.offloads_activations ? elsewhere(memory.in_file) : "") << " + temporaries "
+      << bytes_text(memory.temporaries) << "\n"
       << (plan.on_device() ? "           and on the host: program and LibTorch "
                            : "           + program and LibTorch ")
       << bytes_text(memory.program) << " + kernels " << bytes_text(memory.kernels);
@@ -149,10 +158,8 @@ std::string items_line(const TrainingPlan& plan) {
 
 std::string few_line(const TrainingPlan& plan) {
   if (plan.job.pipeline == 1 || plan.micro_per_rank >= plan.stages) return {};
-  char bubble[32];
-  std::snprintf(bubble, sizeof bubble, "%.0f %%", 100 * plan.bubble);
   return "  warning  " + counted(plan.micro_per_rank, "micro-batch", "micro-batches") + " for " +
-         counted(plan.stages, "pipeline stage") + ": a rank waits " + bubble +
+         counted(plan.stages, "pipeline stage") + ": a rank waits " + bubble_text(plan) +
          " of the time; a smaller batch.micro or a larger batch.global fills the pipeline\n";
 }
 

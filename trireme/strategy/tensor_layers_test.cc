@@ -13,6 +13,7 @@
 #include "trireme/placement/stage.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/determinism.h"
+#include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
 
@@ -256,6 +257,34 @@ TEST(TensorLayers, ShardsOfPartsLieWhereTheWholeTensorHasThem) {
       }
     }
   }
+}
+
+// A classifier has as many classes as rank 0 has rows of the vocabulary.
+TEST(TensorLayers, ScoresOfClassesAreNotTakenForLogitsOfTheVocabulary) {
+  tensor::set_up_process({});
+  const at::Tensor tokens = at::arange(10).view({2, 5}).remainder(9), labels = tokens.remainder(4);
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    const auto layers = parallel::tensor_layers(*rank.world, false);
+    const models::LayerContext context{.block = "b"};
+    const auto vocabulary = layers->vocabulary(context, {.name = "table", .rows = 9, .width = 6});
+    const auto classes = layers->linear(context, {.name = "classes", .in = 6, .out = 4});
+    const at::Tensor hidden = vocabulary->embed(tokens, {}), scores = classes->forward(hidden);
+    EXPECT_EQ(layers->cross_entropy_sum(scores, labels).item<double>(),
+              tensor::cross_entropy_sum(scores, labels).item<double>());
+    const at::Tensor cut = vocabulary->logits(hidden);
+    EXPECT_EQ(cut.size(-1), rank.rank == 0 ? 4 : 5);
+    const auto whole = [&] {
+      const c10::AutoGradMode off(false);
+      return vocabulary->logits(hidden);
+    }();
+    const auto sum = [&](const at::Tensor& logits) {
+      return layers->cross_entropy_sum(logits, tokens.view_as(logits.select(-1, 0))).item<double>();
+    };
+    const double wanted = tensor::cross_entropy_sum(whole, tokens).item<double>();
+    EXPECT_NEAR(sum(cut), wanted, 1e-5);
+    EXPECT_NEAR(sum(cut.flatten(0, 1).to(at::kDouble)), wanted, 1e-5);
+    EXPECT_NEAR(sum(cut.mul_(1)), wanted, 1e-5);
+  });
 }
 
 TEST(TensorLayers, RefuseWhatDoesNotDivide) {

@@ -139,7 +139,9 @@ class TensorVocabulary final : public models::Vocabulary {
   at::Tensor logits(const at::Tensor& x) override {
     const at::Tensor own =
         tensor::linear(group_.enter(x), context_.used(weight_), context_.used(bias_));
-    return c10::GradMode::is_enabled() ? own : gather_last(own, spec_.rows, *group_.ranks);
+    if (!c10::GradMode::is_enabled()) return gather_last(own, spec_.rows, *group_.ranks);
+    mark_cut_logits(own);
+    return own;
   }
   void append_parameters(std::vector<NamedTensor>& out) const override {
     out.push_back({spec_.name, weight_, true, part_});
@@ -203,11 +205,12 @@ class TensorLayers final : public models::LayerFactory {
     return tensor::dropout(
         x, p, {.begin = group_.ranks->rank() * length, .whole = group_.size() * length});
   }
-  // Logits are whole without gradients, or if no vocabulary() made them.
+  // Logits are whole without gradients, or if no vocabulary() made them: those of a classifier may
+  // have as many columns as this rank's part of the vocabulary.
   at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) const override {
     const Part part = group_.part(0, rows_);
     if (part.of == 1 || logits.size(-1) != shape_of_part({rows_}, part).front() ||
-        !c10::GradMode::is_enabled())
+        !c10::GradMode::is_enabled() || !comes_from_cut_logits(logits))
       return tensor::cross_entropy_sum(logits, targets);
     return cut_cross_entropy_sum(logits, targets, begin_of(part), rows_, *group_.ranks);
   }

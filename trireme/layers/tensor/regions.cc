@@ -2,6 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function_hook.h>
+
+#include <memory>
+#include <set>
+#include <vector>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
@@ -113,6 +118,11 @@ at::Tensor gather_last(const at::Tensor& x, std::int64_t whole, Communicator& gr
 
 namespace {
 
+// The mark of cut logits, at the node that made them: views, casts and changes in place keep it.
+struct CutLogits final : torch::autograd::FunctionPreHook {
+  variable_list operator()(const variable_list& gradients) override { return gradients; }
+};
+
 // Softmax minus one-hot, from what forward saved.
 class CutCrossEntropy : public torch::autograd::Function<CutCrossEntropy> {
  public:
@@ -151,6 +161,25 @@ class CutCrossEntropy : public torch::autograd::Function<CutCrossEntropy> {
 };
 
 }  // namespace
+
+void mark_cut_logits(const at::Tensor& own) {
+  if (const auto& node = own.grad_fn()) node->add_pre_hook(std::make_unique<CutLogits>());
+}
+
+bool comes_from_cut_logits(const at::Tensor& x) {
+  std::set<torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> open = {x.grad_fn().get()};
+  while (!open.empty()) {
+    torch::autograd::Node* const node = open.back();
+    open.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    for (const auto& hook : node->pre_hooks())
+      if (dynamic_cast<const CutLogits*>(hook.get()) != nullptr) return true;
+    for (const torch::autograd::Edge& edge : node->next_edges())
+      open.push_back(edge.function.get());
+  }
+  return false;
+}
 
 at::Tensor cut_cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets,
                                  std::int64_t begin, std::int64_t whole, Communicator& group) {

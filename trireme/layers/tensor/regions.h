@@ -23,6 +23,11 @@ at::Tensor scatter_sum(const at::Tensor& x, comm::Communicator& group);
 /// All ranks' x [..., V/N] concatenated. Without autograd.
 at::Tensor gather_last(const at::Tensor& x, std::int64_t whole, comm::Communicator& group);
 
+/// Marks the result of a layer, in its graph, as this rank's columns of logits.
+void mark_cut_logits(const at::Tensor& own);
+/// Whether `x` was computed from a tensor that is marked so.
+bool comes_from_cut_logits(const at::Tensor& x);
+
 /// cross_entropy_sum (tensor/functions/functions.h) of logits [..., V] that are cut among the ranks
 /// along the last dim: this rank has columns begin ... begin + logits.size(-1) - 1 of `whole`.
 /// Logits are not sent, only three numbers per token. The same scalar on every rank.

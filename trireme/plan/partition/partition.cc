@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdio>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
@@ -52,11 +54,34 @@ void check(std::span<const BlockCost> blocks, const PartitionOptions& options) {
   }
 }
 
+// Whether cut() finds a partition, in O(stages x blocks).
+bool can_fit(std::span<const BlockCost> blocks, const PartitionOptions& options) {
+  std::vector<bool> ends(blocks.size() + 1, false);  // where the stages so far can end
+  ends[0] = true;
+  for (int stage = 0; stage < options.stages; ++stage) {
+    const std::int64_t live = options.live ? options.live(options.stages, stage) : 1;
+    const auto bytes = [&](std::size_t block) {
+      return blocks[block].weight_bytes + live * blocks[block].activation_bytes;
+    };
+    std::vector<bool> next(ends.size(), false);
+    std::size_t end = 0, marked = 0;  // this stage can hold blocks begin ... end-1
+    std::int64_t held = 0;
+    for (std::size_t begin = 0; begin < blocks.size(); ++begin) {
+      end = std::max(end, begin);
+      while (end < blocks.size() && held + bytes(end) <= options.memory_limit) held += bytes(end++);
+      if (ends[begin])
+        for (marked = std::max(marked, begin); marked < end;) next[++marked] = true;
+      if (end > begin) held -= bytes(begin);
+    }
+    ends = std::move(next);
+  }
+  return ends.back();
+}
+
 // The smallest larger number of stages that fits; 0: none does.
 int stages_that_fit(std::span<const BlockCost> blocks, PartitionOptions options) {
-  while (++options.stages <= static_cast<int>(blocks.size())) {
-    if (cut(blocks, options)) return options.stages;
-  }
+  while (++options.stages <= static_cast<int>(blocks.size()))
+    if (can_fit(blocks, options)) return options.stages;
   return 0;
 }
 

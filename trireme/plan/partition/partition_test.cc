@@ -167,6 +167,39 @@ TEST(Partition, TooLittleMemoryIsRefusedWithWhatWouldFit) {
               AllOf(HasSubstr("No number of stages fits"), HasSubstr("parallel.tensor")));
 }
 
+// The advice on long chains does not take longer than the partition itself.
+TEST(Partition, SaysHowManyStagesOfALongChainFit) {
+  std::vector<BlockCost> blocks = chain(std::vector<double>(400, 1));
+  for (BlockCost& block : blocks) block.weight_bytes = block.activation_bytes = 10;
+  EXPECT_THAT(refusal(blocks, {.stages = 2, .memory_limit = 20}), HasSubstr("400 stages fit."));
+  EXPECT_THAT(refusal(blocks, {.stages = 2, .memory_limit = 45}), HasSubstr("200 stages fit."));
+  EXPECT_THAT(refusal(blocks, {.stages = 2, .memory_limit = 19}),
+              HasSubstr("No number of stages fits"));
+}
+
+// The smallest number of stages that the advice names is the smallest that is not refused.
+TEST(Partition, NamesTheFewestStagesThatFit) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<BlockCost> blocks = chain(std::vector<double>(2 + random() % 8, 1));
+    for (BlockCost& block : blocks) {
+      block.weight_bytes = static_cast<std::int64_t>(random() % 5);
+      block.activation_bytes = static_cast<std::int64_t>(random() % 5);
+    }
+    PartitionOptions options{.memory_limit = 6 + static_cast<std::int64_t>(random() % 20)};
+    if (round % 2 == 1) options.live = [](int stages, int stage) { return stages - stage; };
+    const std::string first = refusal(blocks, options);
+    if (first.find("not fit") == std::string::npos) continue;
+    std::string advice = "No number of stages fits";
+    for (int stages = static_cast<int>(blocks.size()); stages > 1; --stages) {
+      options.stages = stages;
+      if (refusal(blocks, options).find("not fit") == std::string::npos)
+        advice = std::to_string(stages) + " stages fit.";
+    }
+    EXPECT_THAT(first, HasSubstr(advice)) << "round " << round;
+  }
+}
+
 // 1F1B keeps p - r micro-batches on rank r, so with little memory the first stages are shorter.
 TEST(Partition, LiveActivationsMoveTheCut) {
   std::vector<BlockCost> blocks = chain({1, 1, 1, 1, 1, 1});

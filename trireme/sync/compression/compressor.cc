@@ -112,6 +112,11 @@ void check_compression(std::string_view spec) {
   refuse(spec, "not known");
 }
 
+bool keeps_residual(std::string_view spec) {
+  const std::string_view name = split(spec).name;
+  return name == "topk" || name == "randomk" || name == "powersgd" || name == "onebit";
+}
+
 std::unique_ptr<Compressor> make_compressor(std::string_view spec, comm::Communicator& world,
                                             std::vector<BucketShape> buckets, std::uint64_t seed) {
   check_compression(spec);

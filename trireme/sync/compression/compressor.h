@@ -75,6 +75,8 @@ std::unique_ptr<Compressor> make_compressor(std::string_view spec, comm::Communi
                                             std::vector<BucketShape> buckets, std::uint64_t seed);
 /// ConfigError where make_compressor would refuse `spec`.
 void check_compression(std::string_view spec);
+/// Whether a compressor of `spec` has a residual, of 4 bytes for each element of the buckets.
+bool keeps_residual(std::string_view spec);
 
 // The makers, one file each.
 std::unique_ptr<Compressor> make_cast_compressor(comm::Communicator& world, DType wire,

@@ -12,6 +12,7 @@
 #include "trireme/plan/named_strategies.h"
 #include "trireme/ps/settings.h"
 #include "trireme/strategy/option_check.h"
+#include "trireme/sync/compression/compressor.h"
 #include "trireme/train/device.h"
 #include "trireme/train/plan/auto_recompute.h"
 
@@ -90,12 +91,14 @@ void set_sync(plan::Job& job, const Settings& settings, const parallel::SyncPlan
   job.optimizer_moments -= job.moments_on_servers;
 }
 
-// Under memory.offload = "host".
+// Under memory.offload.
 void set_on_host(plan::Job& job, const Settings& settings, const parallel::SyncPlan& sync) {
-  job.weights_on_host = !sync.local && (job.in_16_bits() || job.shards_weights);
-  // An average of the weights is in the same memory as these.
-  job.moments_on_host =
-      job.weights_on_host ? job.optimizer_moments : optim::moments_per_element(settings.optimizer);
+  const bool in_file = settings.strategy.offload != memory::kOnHost;
+  job.weights_on_host = (in_file || !sync.local) && (job.in_16_bits() || job.shards_weights);
+  // An average of the weights goes to a file, too; on a host it is in the same memory as these.
+  job.moments_on_host = in_file || job.weights_on_host
+                            ? job.optimizer_moments
+                            : optim::moments_per_element(settings.optimizer);
 }
 
 void set_keeping(plan::Job& job, const Settings& settings, int ranks) {
@@ -325,7 +328,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.sequence = settings.strategy.sequence;
   job.blocks = static_cast<std::int64_t>(settings.model.blocks.specs().size());
   set_sync(job, settings, sync);
-  if (settings.strategy.offload == memory::kOnHost) set_on_host(job, settings, sync);
+  if (!settings.strategy.offload.empty()) set_on_host(job, settings, sync);
   job.largest_blocks = figures.largest_neighbours - figures.expert_neighbours +
                        figures.expert_neighbours / job.expert;
   job.bucket_bytes = settings.strategy.bucket_bytes;
@@ -337,6 +340,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
   job.simulated = job.transport == "sim";
   job.algorithm = settings.job.algorithm;
   job.compression = settings.strategy.compression;
+  job.keeps_residual = parallel::keeps_residual(job.compression);
   job.memory_limit = std::max<std::int64_t>(settings.memory_limit, 0);
   job.ranks_here = ranks_here;
   job.graphs = settings.strategy.graphs;

@@ -41,6 +41,23 @@ TEST(JobPlan, GraphsOfBatchNormsAreRefusedBeforeAnythingStarts) {
   }
 }
 
+TEST(JobPlan, StateInAFolderIsPlannedThere) {
+  const std::string folder = "memory.offload=" + ::testing::TempDir();
+  const plan::Job fp32 = job_of({folder, "train.ema=0.9"});
+  EXPECT_EQ(fp32.moments_on_host, 3);  // and the average
+  EXPECT_FALSE(fp32.weights_on_host);
+  for (const char* one : {"train.precision=bf16", "parallel.sync=zero3"})
+    EXPECT_TRUE(job_of({folder, one}).weights_on_host) << one;
+  EXPECT_EQ(job_of({}).moments_on_host, 0);
+}
+
+TEST(JobPlan, LossyCompressionKeepsWhatItDoesNotSend) {
+  for (const char* lossy : {"topk:0.01", "randomk:0.01", "powersgd:4", "onebit"})
+    EXPECT_TRUE(job_of({std::string("comm.compression=") + lossy}).keeps_residual) << lossy;
+  for (const char* whole : {"none", "auto", "bf16", "f16"})
+    EXPECT_FALSE(job_of({std::string("comm.compression=") + whole}).keeps_residual) << whole;
+}
+
 // `trireme show strategies NAME` tells a reader to try it.
 TEST(JobPlan, EveryNamedStrategyNeedsNoOtherKey) {
   for (const plan::NamedStrategy& one : plan::named_strategies()) {

@@ -2,6 +2,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/words.h"
 #include "trireme/plan/schedule/generators/schedules.h"
 
 namespace trireme::inline v0::plan {
@@ -75,6 +76,12 @@ Schedule load_schedule(const std::string& name, int ranks, int chunks, int micro
     refuse_file(name + " is for " + std::to_string(schedule.ranks()) +
                     " ranks, and the pipeline has " + std::to_string(ranks),
                 "Set parallel.pipeline to the schedule's number of ranks.");
+  if (chunks > 0 && schedule.stages() != std::int64_t{ranks} * chunks)
+    refuse_file(name + " is for " + counted(schedule.stages(), "stage") +
+                    ", and parallel.chunks = " + std::to_string(chunks) + " on " +
+                    counted(ranks, "rank") + " means " +
+                    counted(std::int64_t{ranks} * chunks, "stage"),
+                "Leave parallel.chunks out: the file says which stages a rank holds.");
   if (microbatches > 0 && schedule.microbatches() != microbatches)
     refuse_file(name + " has " + std::to_string(schedule.microbatches()) +
                     " micro-batches, and a step of the pipeline has " +

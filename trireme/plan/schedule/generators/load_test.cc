@@ -32,9 +32,9 @@ class ScheduleFile : public ::testing::Test {
     std::ofstream(path_, std::ios::trunc) << text;
     return path_;
   }
-  std::string refusal(const std::string& text, int ranks, int microbatches = 0) {
+  std::string refusal(const std::string& text, int ranks, int microbatches = 0, int chunks = 0) {
     try {
-      load_schedule(write(text), ranks, 0, microbatches);
+      load_schedule(write(text), ranks, chunks, microbatches);
     } catch (const ConfigError& error) {
       return error.what();
     }
@@ -62,6 +62,13 @@ TEST_F(ScheduleFile, OfTooManyMicroBatchesForTheLinksIsRefused) {
   const Schedule large = make_schedule("gpipe", {.ranks = 2, .stages = 2, .microbatches = 2049});
   EXPECT_THAT(refusal(text_of(large), 2),
               HasSubstr("at most 2048 micro-batches of a file, not 2049"));
+}
+
+TEST_F(ScheduleFile, OfAnotherNumberOfStagesIsRefused) {
+  const std::string text = "0: F0.0 F1.0 B1.0 B0.0\n";
+  EXPECT_THAT(refusal(text, 1, 1, 1),
+              HasSubstr("is for 2 stages, and parallel.chunks = 1 on 1 rank means 1 stage"));
+  EXPECT_EQ(refusal(text, 1, 1, 2), "nothing was thrown");
 }
 
 TEST_F(ScheduleFile, ServesAShortBatchWithoutTheMicroBatchesItLacks) {

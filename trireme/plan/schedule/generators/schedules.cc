@@ -4,6 +4,7 @@
 #include <array>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 
 namespace trireme::inline v0::plan {
 
@@ -88,13 +89,11 @@ std::span<const ScheduleEntry> schedules() {
 }
 
 const ScheduleEntry& schedule_named(std::string_view name) {
-  std::string names;
-  for (const ScheduleEntry& one : schedules()) {
+  for (const ScheduleEntry& one : schedules())
     if (one.name == name) return one;
-    names += (names.empty() ? "" : ", ") + std::string(one.name);
-  }
   throw ConfigError("there is no schedule \"" + std::string(name) + "\"",
-                    {.operation = "schedule", .advice = "There are " + names + "."});
+                    {.operation = "schedule",
+                     .advice = "There are " + joined(schedules(), &ScheduleEntry::name) + "."});
 }
 
 int most_activations(const ScheduleEntry& entry, const ScheduleShape& shape, int rank) {

@@ -43,8 +43,9 @@ Schedule make_schedule(std::string_view name, ScheduleShape shape);
 
 /// A verified schedule by name, or from a file (if the name has a dot or a slash). `chunks`: stages
 /// per rank; 0: as few as the schedule supports (more than one for schedules with chunks).
-/// ConfigError if a file is for another number of ranks or (`microbatches` > 0) micro-batches, or
-/// contains an action that a training does not run. `peaks`, if given: as verify() returns them.
+/// ConfigError if a file is for another number of ranks, of stages (`chunks` > 0) or of
+/// micro-batches (`microbatches` > 0), or contains an action that a training does not run. `peaks`,
+/// if given: as verify() returns them.
 Schedule load_schedule(const std::string& name, int ranks, int chunks, int microbatches,
                        std::vector<RankPeak>* peaks = nullptr);
 /// Like load_schedule(), for a step of `microbatches`, which may be shorter than the others: if a
