@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "trireme/job/input_plan.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/shares.h"
