@@ -112,6 +112,17 @@ void InputReader::forget() {
   input_->end_iteration();
 }
 
+void InputReader::end_micro() const {
+  std::vector<std::function<void()>> calls;
+  {
+    const std::lock_guard lock(input_->readers_mutex_);
+    for (const InputReader* reader : input_->readers_)
+      if (reader != this && reader->thread_ == std::this_thread::get_id())
+        calls.push_back(reader->calls_.other_ends);
+  }
+  for (const auto& call : calls) call();
+}
+
 void InputReader::end_batch() {
   std::vector<const InputReader*> ended;
   {

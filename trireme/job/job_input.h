@@ -87,6 +87,8 @@ class InputReader {
     std::function<void()> begin_micro;
     /// Takes part in the batches that come next and have no samples for this rank.
     std::function<void()> take_part;
+    /// A micro-batch of another reader ends, on the thread that made this one.
+    std::function<void()> other_ends = [] {};
   };
   InputReader(std::shared_ptr<JobInput> input, Calls calls);
   ~InputReader();
@@ -105,6 +107,8 @@ class InputReader {
   std::uint32_t consumers() const;
   /// After a resume: the micro-steps consumed before are not this loop's.
   void forget();
+  /// Tells the other readers that this one's micro-batch ends.
+  void end_micro() const;
   /// Ends this rank's part of a batch. Once no other reader is expected to end its own, all take
   /// part in the next batches without samples for this rank, in the order in which they ended
   /// theirs, which all ranks have.

@@ -14,6 +14,7 @@
 #include "trireme/base/error.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/strategy/served.h"
+#include "trireme/strategy/shares.h"
 #include "trireme/strategy/step_engine.h"
 #include "trireme/strategy/trained_module.h"
 #include "trireme/strategy/user_loop.h"
@@ -39,17 +40,6 @@ std::vector<parallel::ParameterUse> uses_of(const parallel::NamedTensors& traina
   return uses;
 }
 
-// The first rank with a share of a batch, if another has none; else -1.
-int first_of_some(const kernel::Assignment& assignment, std::uint32_t total, int ranks) {
-  int first = -1, with_share = 0;
-  for (int rank = ranks - 1; rank >= 0; --rank) {
-    if (leaves_of(assignment, total, rank).empty()) continue;
-    first = rank;
-    ++with_share;
-  }
-  return with_share < ranks ? first : -1;
-}
-
 }  // namespace
 
 struct DataParallel::Impl final : parallel::StepTarget {
@@ -61,7 +51,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
                                      if (const auto own = this_one.lock()) (*own)->input_begins();
                                    },
                                .begin_micro = [this] { seed_for_next(); },
-                               .take_part = [this] { take_part(); }}),
+                               .take_part = [this] { take_part(); },
+                               .other_ends = [this] { statistics.hold(); }}),
         group(parallel::make_loop_group(reader, own_env, options.sync)),
         env(parallel::context_for(of_group(own_env), options.sync,
                                   parallel::server_options_of(options))),
@@ -190,7 +181,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
     engine.vote().trains = trained.has_rows();
     if (micro_batches != batch_total) {
       batch_total = micro_batches;
-      first_with_share = first_of_some(trained.plan().assignment, micro_batches, env.world->size());
+      first_with_share =
+          parallel::first_of_some(trained.plan().assignment, micro_batches, env.world->size());
     }
     if (micro_batches > largest_total) {
       largest_total = micro_batches;
@@ -220,6 +212,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
     if (!micro_open) parallel::refuse_step(reader, env, own_shares());
     feed.end(micro.samples);
     statistics.capture();
+    reader.end_micro();
     micro_open = false;
     add_loss();
     reader.consume();
@@ -306,10 +299,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
 
   // Only the last batch of an epoch may be short.
   bool all_have_share(const MicroStep& step) const {
-    if (!step.last_of_epoch) return true;
-    for (int rank = 0; rank < env.world->size(); ++rank)
-      if (leaves_of(trained.plan().assignment, step.total, rank).empty()) return false;
-    return true;
+    return !step.last_of_epoch ||
+           parallel::first_of_some(trained.plan().assignment, step.total, env.world->size()) < 0;
   }
 
   // The loader starts a pass, so the plan now knows the first micro-batch. After a resume the first
@@ -346,6 +337,12 @@ struct DataParallel::Impl final : parallel::StepTarget {
     results.push_back(std::move(result));
     if (results.size() > kMostResults) results.pop_front();
     return done.skipped.empty();
+  }
+
+  // The module without the traces of forward passes that belong to no micro-batch.
+  parallel::TrainedModule& at_rest() {
+    statistics.hold();
+    return trained;
   }
 
   // StepTarget
@@ -454,10 +451,10 @@ std::optional<std::int64_t> DataParallel::steps_ended() const {
 }
 
 void DataParallel::settle() { impl_->trained.settle(); }
-std::string DataParallel::weights_hash() { return impl_->trained.weights_hash(); }
+std::string DataParallel::weights_hash() { return impl_->at_rest().weights_hash(); }
 
-std::vector<NamedShard> DataParallel::state() { return impl_->trained.state(); }
-std::vector<NamedShard> DataParallel::own_state() { return impl_->trained.own_state(); }
+std::vector<NamedShard> DataParallel::state() { return impl_->at_rest().state(); }
+std::vector<NamedShard> DataParallel::own_state() { return impl_->at_rest().own_state(); }
 
 bool DataParallel::can_go_on(const std::string& metadata) {
   const auto json = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);

@@ -7,8 +7,9 @@
 //
 // LibTorch's default generator is seeded by (its seed on rank 0, batch, micro-batch) before each
 // micro-batch, so that dropout does not depend on the rank count. Running statistics of batch norms
-// are captured per micro-batch and folded in index order after the vote; a batch norm may run once
-// per micro-batch. Other buffers that forward() changes stay local to a rank. Not thread safe.
+// are captured per micro-batch and folded in index order after the vote; if a batch norm runs several
+// times before step(), also in another DataParallel's micro-batch, its last run counts. Other buffers
+// that forward() changes stay local to a rank. Not thread safe.
 //
 // Several may train in one loop, such as a generator and its discriminator: make them in the same
 // order on all ranks, and call step() of each once in an iteration. Each may leave out whole

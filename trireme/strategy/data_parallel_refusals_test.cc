@@ -250,6 +250,21 @@ TEST(DataParallel, ABackwardPassThatThrowsIsRefusedOnAllRanks) {
   });
 }
 
+TEST(DataParallel, RefusesComplexParameters) {
+  testing::run_ranks(1, [](testing::RankContext& rank) {
+    torch::nn::Module module;
+    module.register_parameter("phase", at::ones({2}, at::kComplexFloat));
+    torch::optim::SGD sgd(module.parameters(), torch::optim::SGDOptions(0.1));
+    try {
+      DataParallel parallel(parallel::StrategyContext{.world = rank.world.get()}, module, sgd);
+      ADD_FAILURE() << "it was accepted";
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find("phase is ComplexFloat"), std::string::npos)
+          << error.what();
+    }
+  });
+}
+
 TEST(DataParallel, RefusesWhatItCannotTrain) {
   testing::run_ranks(1, [&](testing::RankContext& rank) {
     const parallel::StrategyContext env{.world = rank.world.get()};

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
 #include <algorithm>
+#include <functional>
 #include <future>
 #include <memory>
 
@@ -148,6 +150,48 @@ TEST(DataParallel, GivesTheOptimizerItsPartsAndTakesThemBack) {
   });
 }
 
+// A group's options, not the optimizer's defaults, say what state its parameters have.
+TEST(DataParallel, CutsTheStateOfGroupsWhoseOptionsAreNotTheDefaults) {
+  using torch::optim::Adam, torch::optim::AdamOptions, torch::optim::SGD, torch::optim::SGDOptions;
+  const auto momentum = [](Net& net) -> std::unique_ptr<torch::optim::Optimizer> {
+    auto sgd = std::make_unique<SGD>(net.parameters(), SGDOptions(1e-2));
+    static_cast<SGDOptions&>(sgd->param_groups()[0].options()).momentum(0.9);
+    return sgd;
+  };
+  const auto adam = [](bool by_default) {
+    return [by_default](Net& net) -> std::unique_ptr<torch::optim::Optimizer> {
+      auto one = std::make_unique<Adam>(net.parameters(), AdamOptions(1e-2).amsgrad(by_default));
+      static_cast<AdamOptions&>(one->param_groups()[0].options()).amsgrad(!by_default);
+      return one;
+    };
+  };
+  using Make = std::function<std::unique_ptr<torch::optim::Optimizer>(Net&)>;
+  for (const Make& make : {Make(momentum), Make(adam(false)), Make(adam(true))}) {
+    const auto trained = [&](const std::string& sync) {
+      std::string hash;
+      testing::run_ranks(2, [&](testing::RankContext& rank) {
+        at::manual_seed(3);
+        Net net(false, 0, 3000);
+        const auto optimizer = make(net);
+        for (std::int64_t first : {0, 2}) {  // before DataParallel, alike on all ranks
+          mean_loss(net, first, 2).backward();
+          optimizer->step();
+          optimizer->zero_grad();
+        }
+        DataParallel parallel(parallel::StrategyContext{.world = rank.world.get()}, net, *optimizer,
+                              {.sync = sync});
+        mean_loss(net, 4 + rank.rank, 1).backward();
+        EXPECT_TRUE(parallel.step());
+        hash = parallel.weights_hash();
+      });
+      return hash;
+    };
+    const std::string plain = trained("plain");
+    EXPECT_EQ(trained("zero1"), plain);
+    EXPECT_EQ(trained("zero2"), plain);
+  }
+}
+
 TEST(DataParallel, UnequalMicroBatchesAreWeightedBySamples) {
   const Setting setting{.samples = 23, .batch = 8, .micro = 3};
   const std::string one = train_on(1, setting);
@@ -205,6 +249,39 @@ TEST(DataParallel, BatchNormKeepsItsRunningStatisticsOnAnyNumberOfRanks) {
   const Setting setting{.samples = 26, .batch = 12, .micro = 3, .norm = true};
   const std::string one = train_on(1, setting);
   for (int ranks : {2, 3, 4}) EXPECT_EQ(train_on(ranks, setting), one) << ranks << " ranks";
+}
+
+// A batch norm may also run in the step of another DataParallel, as a generator's does in that of its
+// discriminator.
+TEST(DataParallel, BatchNormOfAnotherStepKeepsItsRunningStatistics) {
+  testing::run_ranks(2, [](testing::RankContext& rank) {
+    const parallel::StrategyContext env{.world = rank.world.get()};
+    Net net(true), later(true);
+    const auto optimizer = optimizer_of("sgd", net), of_later = optimizer_of("sgd", later);
+    DataParallel parallel(env, net, *optimizer), after(env, later, *of_later);
+    const at::Tensor x = samples(4 * rank.rank, 4).first;
+    const auto counted = [](const Net& one) {
+      return one.norm->num_batches_tracked.item<std::int64_t>();
+    };
+    std::int64_t micro_batches = 0;  // of both ranks
+    for (const bool one_loss : {false, true, false}) {
+      micro_batches += 2;
+      at::Tensor loss = net.forward(x).pow(2).mean();
+      if (one_loss) loss = loss + later.forward(x).pow(2).mean();
+      loss.backward();
+      EXPECT_TRUE(parallel.step());
+      const at::Tensor mean = net.norm->running_mean.clone();
+      const std::string hash = parallel.weights_hash();
+      net.forward(2 * x);
+      EXPECT_EQ(parallel.weights_hash(), hash);
+      net.forward(2 * x);
+      if (!one_loss) later.forward(x).pow(2).mean().backward();
+      EXPECT_TRUE(after.step());
+      EXPECT_TRUE(net.norm->running_mean.equal(mean));
+      EXPECT_EQ(counted(net), micro_batches);
+      EXPECT_EQ(counted(later), micro_batches);
+    }
+  });
 }
 
 TEST(DataParallel, BatchNormOfOneRankIsWhatLibTorchComputes) {

@@ -6,12 +6,15 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
 
 #include <algorithm>
 #include <memory>
 
+#include "trireme/job/input_plan.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/shares.h"

@@ -66,6 +66,9 @@ TEST(BadInput, RanksWhoseStrategiesDifferAreRefusedWithBoth) {
     refused({.clip = other ? 0.5 : 0}, "clip 0.5", "clip 0,");
     refused({.outliers = {.limit = other ? 6.0 : 0}}, "outliers 6", "outliers 0");
     refused({.tensor = 2, .seed = other ? 2u : 1u}, "seed 2", "seed 1");
+    refused({.pipeline = other ? 1 : 2}, "pipeline 1", "pipeline 2");
+    refused({.tensor = other ? 1 : 2}, "tensor 1", "tensor 2");
+    refused({.sync = "hybrid", .shard = other ? 1 : 2}, "shard 1", "shard 2");
     refused({.shares = other ? "2:1" : "equal"}, "shares 2:1", "shares equal");
     refused({.noise_scale = other}, "noise_scale 1", "noise_scale 0");
     refused({.precision = "fp16", .loss_scale = LossScaleOptions{.window = other ? 9 : 10}},

@@ -2,12 +2,12 @@
 
 #include <c10/core/GradMode.h>
 
-#include <deque>
 #include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/job/job.h"
 #include "trireme/strategy/given_share.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -51,7 +51,7 @@ Evaluator::Result Evaluator::evaluate(
 int Evaluator::add(std::span<const Batch> batches, const std::vector<Loss>& sums, int stop_signal,
                    std::vector<double>& totals) {
   parts_.train(false);
-  std::deque<ScalarTree> trees;  // by batch, then by sum; the reductions point into it
+  trees_.clear();
   std::vector<Work> works;
   std::exception_ptr error;
   std::vector<std::uint32_t> passes;
@@ -60,16 +60,16 @@ int Evaluator::add(std::span<const Batch> batches, const std::vector<Loss>& sums
   for (const Batch& batch : batches) {
     const std::vector<double> values = sums_of(batch, sums, error);
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      trees.emplace_back(batch.total, setup_.plan.assignment, setup_.grid.data().rank());
-      for (std::size_t at = i; at < values.size(); at += sums.size()) trees.back().add(values[at]);
+      trees_.emplace_back(batch.total, setup_.plan.assignment, setup_.grid.data().rank());
+      for (std::size_t at = i; at < values.size(); at += sums.size()) trees_.back().add(values[at]);
       if (setup_.grid.last != nullptr)
         works.push_back(
-            trees.back().reduce(*setup_.grid.last, setup_.env.reduce, "validation loss"));
+            trees_.back().reduce(*setup_.grid.last, setup_.env.reduce, "validation loss"));
     }
   }
   const int agreed = conclude(std::move(works), error, "validation", stop_signal);
-  for (std::size_t i = 0; i < trees.size() && setup_.grid.last != nullptr; ++i)
-    totals[i % sums.size()] += trees[i].sum();
+  for (std::size_t i = 0; i < trees_.size() && setup_.grid.last != nullptr; ++i)
+    totals[i % sums.size()] += trees_[i].sum();
   return agreed;
 }
 

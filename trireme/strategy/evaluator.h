@@ -2,6 +2,7 @@
 // validation, and the value of one micro-batch. Not thread safe.
 #pragma once
 
+#include <deque>
 #include <exception>
 #include <functional>
 #include <span>
@@ -13,6 +14,7 @@
 #include "trireme/pipeline/stage_runner.h"
 #include "trireme/strategy/model_setup.h"
 #include "trireme/sync/parameter_sync.h"
+#include "trireme/sync/scalar_tree.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -58,6 +60,8 @@ class Evaluator {
   StageRunner& runner_;
   const kernel::Assignment& places_;
   const std::function<void(const std::exception_ptr&)> give_up_;
+  // By batch, then by sum. A member: after an error, reductions may still write to it.
+  std::deque<ScalarTree> trees_;
 };
 
 }  // namespace trireme::inline v0::parallel

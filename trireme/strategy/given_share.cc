@@ -1,9 +1,11 @@
 #include "trireme/strategy/given_share.h"
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/shape_text.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/comm/calls/operation.h"
@@ -19,10 +21,9 @@ std::string text_of(const std::vector<std::uint32_t>& numbers) {
   const std::size_t span = numbers.back() - numbers.front() + 1;
   if (numbers.size() > 1 && span == numbers.size())
     return std::to_string(numbers.front()) + "-" + std::to_string(numbers.back());
-  std::string text;
-  for (std::size_t i = 0; i < std::min(numbers.size(), kMost); ++i)
-    text += (i > 0 ? ", " : "") + std::to_string(numbers[i]);
-  return text + (numbers.size() > kMost ? ", ..." : "");
+  return joined(std::span(numbers).first(std::min(numbers.size(), kMost)),
+                [](std::uint32_t number) { return std::to_string(number); }) +
+         (numbers.size() > kMost ? ", ..." : "");
 }
 
 std::vector<std::uint32_t> numbers_of(const Batch& batch) {
@@ -44,9 +45,9 @@ std::string text_of(std::span<const Batch> batches, std::size_t which) {
 }
 
 std::string text_of(const MicroBatch& micro) {
-  std::string fields;
-  for (const auto& [name, field] : micro.fields)
-    fields += (fields.empty() ? "" : ", ") + name + " " + shape_text(field.sizes());
+  const std::string fields = joined(micro.fields, [](const auto& field) {
+    return field.first + " " + shape_text(field.second.sizes());
+  });
   return "a micro-batch with " + (fields.empty() ? "no field" : fields);
 }
 
@@ -84,12 +85,12 @@ std::pair<int, int> disagreeing(const std::vector<ShareRecord>& records,
       if (other != rank && at(other).text != at(rank).text) return {rank, other};
     return {rank, rank};
   }
-  for (int rank = 0; rank < size; ++rank)
-    for (int other = 0; other < rank; ++other) {
-      const bool same_place = places.place_of(rank) == places.place_of(other);
-      if (at(rank).whole != at(other).whole || (same_place && at(rank).own != at(other).own))
-        return {other, rank};
-    }
+  std::map<int, int> first_in;  // the first rank of each place
+  for (int rank = 0; rank < size; ++rank) {
+    const int first = first_in.try_emplace(places.place_of(rank), rank).first->second;
+    if (at(rank).whole != at(0).whole) return {0, rank};
+    if (at(rank).own != at(first).own) return {first, rank};
+  }
   return {-1, -1};
 }
 

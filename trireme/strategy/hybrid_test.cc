@@ -7,6 +7,9 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
+#include <atomic>
+#include <utility>
+
 #include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
 
@@ -14,6 +17,7 @@ namespace trireme::hybrid_test {
 namespace {
 
 using namespace hybrid;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 models::Blocks gpt(const std::string& precision = "fp64") {
@@ -192,6 +196,57 @@ TEST(Hybrid, BlocksThatTakeNoSharedLayersAreRefusedByName) {
   plain.add("head", [] { return torch::nn::Linear(16, kVocab); });
   EXPECT_THAT(refusal(2, plain, {.context = 2}),
               HasSubstr("the gradient of embed.weight differs among ranks"));
+}
+
+// Returns what a rank throws in a step of `batch`, and in the next. Nobody waits for a deadline.
+std::pair<std::string, std::string> thrown_by(testing::RankContext& context, Rank& rank,
+                                              const Batch& batch) {
+  const TimePoint begin = context.waiter->now();
+  const auto said = [&](const Batch& given) -> std::string {
+    try {
+      rank.strategy->step(given, token_loss());
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  std::pair<std::string, std::string> both;
+  both.first = said(batch);
+  both.second = said(batch_of(1, 8, rank.rank, rank.assignment));
+  EXPECT_LT(context.waiter->now() - begin, std::chrono::seconds(10)) << both.first;
+  return both;
+}
+
+TEST(Hybrid, SequencesThatSomeRanksCannotCutEndTheStepOfAll) {
+  testing::run_ranks(4, [&](testing::RankContext& context) {
+    Rank rank(context, gpt("fp32"), {.context = 2});
+    Batch batch = batch_of(0, 8, rank.rank, rank.assignment);
+    const bool odd = context.rank / 2 == 1;  // these two have other micro-batches
+    for (MicroBatch& micro : batch.micro)
+      for (auto& [name, field] : micro.fields)
+        if (odd) field = field.narrow(1, 0, kBlock - 1).contiguous();
+    const auto [first, second] = thrown_by(context, rank, batch);
+    // One of the two may hear of the other first.
+    const auto gave_up = HasSubstr("gave up");
+    const auto cannot = HasSubstr("sequences of 7 positions on 2 context-parallel ranks");
+    EXPECT_THAT(first, AnyOf(gave_up, odd ? cannot : gave_up)) << context.rank;
+    EXPECT_THAT(second, AnyOf(HasSubstr("gave up"), first)) << context.rank;
+  });
+}
+
+TEST(Hybrid, AShareThatIsNotARanksOwnEndsTheStepOfAll) {
+  for (const char* sync : {"plain", "zero3"})
+    testing::run_ranks(4, [&](testing::RankContext& context) {
+      Rank rank(context, gpt("fp32"), {.sync = sync, .tensor = 2});
+      Batch batch = batch_of(0, 8, rank.rank, rank.assignment);
+      if (context.rank == 3) batch.micro.pop_back();
+      const auto [first, second] = thrown_by(context, rank, batch);
+      EXPECT_THAT(first, HasSubstr(context.rank == 3 ? "rank 3 refuses the step: it was given 3 "
+                                                       "micro-batches, but its share is 4"
+                                                     : "gave up"))
+          << sync << ", rank " << context.rank;
+      EXPECT_THAT(second, AnyOf(HasSubstr("gave up"), first)) << sync << ", rank " << context.rank;
+    });
 }
 
 TEST(Hybrid, ATokenOutsideTheVocabularyIsNamedOnEveryRank) {

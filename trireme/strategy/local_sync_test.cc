@@ -431,6 +431,11 @@ TEST(Relatives, RefuseWhatTheyCannotDo) {
       EXPECT_THROW(make({.sync = sync, .local = {.outer_rate = 0}}), ConfigError);
       EXPECT_THROW(make({.sync = sync, .local = {.outer_momentum = 1}}), ConfigError);
       EXPECT_THROW(make({.sync = sync, .local = {.elastic = 1.5}}), ConfigError);
+      parallel::StrategyContext elastic{.world = rank.world.get()};
+      elastic.servers.elastic = true;
+      EXPECT_THROW(Strategy(elastic, models::make_mlp({.widths = {kIn, kOut}}), {.sync = sync},
+                            optim::make_optimizer(Sgd{})),
+                   ConfigError);
     }
     EXPECT_THROW(make({.sync = "gossip", .local = {.graph = "star"}}), ConfigError);
   });

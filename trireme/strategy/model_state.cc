@@ -7,6 +7,7 @@
 
 #include "trireme/base/weights_hash.h"
 #include "trireme/layers/tensor/part.h"
+#include "trireme/sync/gathers/gather_parameter.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/device.h"
 #include "trireme/tensor/state.h"
@@ -145,17 +146,9 @@ at::Tensor ModelState::gathered_master(const ModelPart& part, std::uint32_t para
                                        .dtype(tensor::scalar_type_of(stored.master)));
   for (const NamedShard& shard : masters)
     if (shard.name == stored.name) mine = shard.local.flatten();
-  std::vector<std::size_t> counts;
-  for (const auto& pieces : part.store.ownership().pieces()) {
-    counts.push_back(0);
-    for (const Piece& piece : pieces)
-      if (piece.parameter == parameter) counts.back() = static_cast<std::size_t>(piece.size());
-  }
   const at::Tensor whole = at::empty(stored.shape, mine.options());
-  groups_.exchange
-      ->all_gather_v(tensor::to_buffer(mine), tensor::to_buffer(whole), counts,
-                     {.label = stored.name})
-      .wait();
+  gather_pieces(*groups_.exchange, part.store.ownership(), parameter, tensor::to_buffer(mine),
+                tensor::to_buffer(whole), stored.name);
   return whole;
 }
 

@@ -153,6 +153,11 @@ void check_module(const ModuleTensors& contents, const DataParallelOptions& opti
   require_supported(optimizer);
   if (contents.trainable.empty())
     refuse("the module has no parameter that requires grad", "Give it one to train.");
+  for (const auto& [name, tensor] : contents.trainable)
+    if (!c10::isFloatingType(tensor.scalar_type()))
+      refuse("parameter " + name + " is " + c10::toString(tensor.scalar_type()) +
+                 ", but gradients are summed as real numbers",
+             "Train at::view_as_real(parameter), and call at::view_as_complex() in forward().");
   check_optimizer(contents, optimizer, is_served(options.sync));
   for (const auto& [name, tensor] : contents.trainable)
     if (has_gradient_hook(tensor))

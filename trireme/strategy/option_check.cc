@@ -36,6 +36,13 @@ std::string text_of(const LocalOptions& local) {
          std::to_string(local.graph_seed);
 }
 
+std::string text_of_layout(const StrategyOptions& options) {
+  return ", pipeline " + text(options.pipeline) + " in chunks " + text(options.chunks) +
+         ", context " + text(options.context) + ", expert " + text(options.expert) + ", tensor " +
+         text(options.tensor) + ", sequence " + text(options.sequence) + ", shard " +
+         text(options.shard);
+}
+
 class Check {
  public:
   Check(const StrategyOptions& options, std::string_view optimizer, const RankPlace& place)
@@ -353,7 +360,7 @@ std::string processor_of(const StrategyContext& env) {
 }
 
 std::string settings_of(const StrategyOptions& options, const std::string& optimizer) {
-  return common_settings(options) + ", precision " + options.precision +
+  return common_settings(options) + text_of_layout(options) + ", precision " + options.precision +
          (options.precision == "fp16" ? text_of(options.loss_scale.value_or(LossScaleOptions{}))
                                       : "") +
          (is_local(options.sync) ? text_of(options.local) : "") + ", seed " +

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/shortened.h"
 #include "trireme/base/words.h"
 
@@ -64,10 +65,7 @@ std::string speeds_text(std::span<const double> seconds) {
            duration_text(seconds[static_cast<std::size_t>(odd)]) + ", " + who + " in " +
            duration_text(lower_median(others));
   }
-  std::string text = "ranks compute a micro-batch in ";
-  for (std::size_t rank = 0; rank < seconds.size(); ++rank)
-    text += (rank > 0 ? ", " : "") + duration_text(seconds[rank]);
-  return text;
+  return "ranks compute a micro-batch in " + joined(seconds, duration_text);
 }
 
 }  // namespace
@@ -124,6 +122,16 @@ void check_shares_of(const Shares& shares, std::uint32_t micro_batches) {
                        .advice = "Give it a larger weight, use a smaller batch.micro or a larger "
                                  "batch.global."});
   }
+}
+
+int first_of_some(const kernel::Assignment& assignment, std::uint32_t total, int ranks) {
+  int first = -1, with_share = 0;
+  for (int rank = ranks - 1; rank >= 0; --rank) {
+    if (leaves_of(assignment, total, rank).empty()) continue;
+    first = rank;
+    ++with_share;
+  }
+  return with_share < ranks ? first : -1;
 }
 
 // Gives one micro-batch after the other to the rank that would end first with it. For micro-batches

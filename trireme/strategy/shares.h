@@ -29,6 +29,10 @@ void set_shares(SyncPlan& plan, const std::string& shares, int ranks, int rank =
 /// Throws ConfigError if a rank has none of the `micro_batches` of a batch.
 void check_shares_of(const Shares& shares, std::uint32_t micro_batches);
 
+/// The first of `ranks` ranks with a share of a batch of `total` micro-batches, if another has none;
+/// else -1.
+int first_of_some(const kernel::Assignment& assignment, std::uint32_t total, int ranks);
+
 /// The counts, at least 1 each, that minimize the largest count x seconds. `total` >= the ranks.
 std::vector<std::uint32_t> best_counts(std::span<const double> micro_seconds, std::uint32_t total);
 

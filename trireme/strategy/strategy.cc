@@ -44,6 +44,14 @@ parallel::SyncPlan prepare(const StrategyOptions& options, std::string_view opti
   parallel::SyncPlan plan = parallel::check_options(
       options, optimizer,
       {.ranks = env.world->size(), .ranks_a_host = env.local_size, .rank = env.world->rank()});
+  if (plan.local && env.servers.elastic)
+    throw ConfigError("parallel.sync = \"" + options.sync +
+                          "\", whose result depends on the number of ranks, cannot be used in an "
+                          "elastic job",
+                      {.rank = env.world->rank(),
+                       .operation = "strategy",
+                       .advice = "Use plain, zero1, zero2, zero3 or hybrid, or start the job with "
+                                 "a fixed number of ranks."});
   tensor::set_up_kernels(options.kernel_threads);
   parallel::require_equal_ranks(*env.world,
                                 {.processor = plan.local ? "" : parallel::processor_of(env),
@@ -192,25 +200,26 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
 
 StepResult Strategy::Impl::step(const Batch& given, const Loss& given_loss) {
   TRIREME_CHECK(!averaged);
+  if (const std::exception_ptr broken = env.world->failure()) std::rethrow_exception(broken);
   const observe::TracedScope span(env.trace.get(), *env.world->waiter(), "step");
-  Batch batch = given;
-  for (MicroBatch& micro : batch.micro)
-    micro = on_device(layers.cut(micro, parallel::Sequences::Cut), options.device);
   const Loss loss = [&](const models::Value& output, const MicroBatch& micro) {
     return layers.joined(given_loss(output, micro), micro, parallel::Sequences::Cut);
   };
   const bool together = grid.pipeline == nullptr ? plan.sharded() : plan.shards_weights;
-  const std::uint32_t passes = plan.passes_of(grid.data().rank(), batch.total, together);
-  engine.begin(batch.step, batch.total, runner.uses(std::span(&passes, 1), true));
+  const std::uint32_t passes = plan.passes_of(grid.data().rank(), given.total, together);
   const auto scope = layers.use();
   try {
+    Batch batch = given;
+    for (MicroBatch& micro : batch.micro)
+      micro = on_device(layers.cut(micro, parallel::Sequences::Cut), options.device);
+    engine.begin(batch.step, batch.total, runner.uses(std::span(&passes, 1), true));
     compute(batch, loss, passes);
   } catch (...) {
     give_up(std::current_exception());
     throw;
   }
   StepResult result = engine.finish();
-  if (shares) result.share_change = balance(batch.total);
+  if (shares) result.share_change = balance(given.total);
   return result;
 }
 
@@ -230,6 +239,7 @@ void Strategy::Impl::compute(const Batch& batch, const Loss& loss, std::uint32_t
   const auto leaves = leaves_of(plan.assignment, batch.total, grid.data().rank());
   parallel::LocalVote& vote = engine.vote();
   check_share(batch, leaves, vote);
+  if (!vote.ok && grid.layer != nullptr) refuse_alone(vote, batch.step);
   parallel::Share share{batch.micro, leaves, passes};
   if (vote.ok && lanes.needs_first() && !leaves.empty()) {
     runner.train(share.first(1), batch.step, loss, engine.losses(), vote);
@@ -256,13 +266,25 @@ void Strategy::Impl::check_share(const Batch& batch, std::span<const std::uint32
       vote.refuse(23,
                   "it was given micro-batch " + std::to_string(batch.micro[i].index) +
                       " instead of " + std::to_string(leaves[i]) +
-                      (plan.sharded() ? "; under " + plan.sync +
-                                            " micro-batches are dealt out in turn (Job::assignment)"
-                                      : ""),
+                      (plan.assignment.members > 1
+                           ? "; under " + plan.sync +
+                                 " micro-batches are dealt out in turn (job.input().assignment())"
+                           : ""),
                   kShareAdvice);
   for (const auto& part : parts.parts())
     if (const std::string what = part->store.replaced(part->blocks.members()); !what.empty())
       vote.refuse(20, what, "Make a new Strategy of the changed model.");
+}
+
+// The ranks that share this one's layers would wait in them for its passes, and not vote.
+void Strategy::Impl::refuse_alone(const parallel::LocalVote& vote, std::int64_t step) const {
+  throw_error(static_cast<ExitCode>(vote.exit_code),
+              "rank " + std::to_string(env.rank()) + " refuses the step: " + vote.reason,
+              {.rank = env.rank(),
+               .host = env.host,
+               .operation = "step",
+               .step = static_cast<long>(step),
+               .advice = vote.advice});
 }
 
 std::string Strategy::Impl::name_of(std::size_t parameter) const {

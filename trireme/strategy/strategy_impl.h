@@ -34,6 +34,7 @@ struct Strategy::Impl final : parallel::StepTarget {
   void compute(const Batch& batch, const Loss& loss, std::uint32_t passes);
   void check_share(const Batch& batch, std::span<const std::uint32_t> leaves,
                    parallel::LocalVote& vote) const;
+  [[noreturn]] void refuse_alone(const parallel::LocalVote& vote, std::int64_t step) const;
   std::vector<NamedShard> state(bool with_servers);
   std::string metadata() const;
   void restored(const std::string& metadata);

@@ -174,6 +174,25 @@ TEST(Strategy, AnOverflowThatOnlyTheSumHasIsRefusedOnAllRanks) {
   }
 }
 
+TEST(Strategy, MicroBatchesOfAnotherRankAreRefusedWithTheWayTheyAreDealtOut) {
+  for (const char* sync : {"plain", "zero1", "zero2"}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Strategy strategy({.world = rank.world.get()}, tiny_gpt(), {.sync = sync},
+                        optim::make_optimizer(AdamW{}));
+      const bool in_turn = std::string(sync) == "zero2";
+      const kernel::Assignment wrong = in_turn ? kernel::contiguous(2) : kernel::Assignment{1, 2};
+      try {
+        strategy.step(batch_of(0, 4, rank.rank, wrong), token_loss());
+        ADD_FAILURE() << "the step was applied";
+      } catch (const StepRefused& error) {
+        const std::string what = error.what();
+        EXPECT_NE(what.find(" instead of "), std::string::npos) << what;
+        EXPECT_EQ(what.find("dealt out in turn") != std::string::npos, in_turn) << what;
+      }
+    });
+  }
+}
+
 TEST(Strategy, AStopSignalOfOneRankReachesAllInTheSameStep) {
   testing::run_ranks(3, [&](testing::RankContext& rank) {
     int step = 0, noted = 0;

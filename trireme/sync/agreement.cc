@@ -132,7 +132,7 @@ void leave(comm::Communicator& world) noexcept {
 // that, and the exit code, from this rank's last call.
 void give_up(comm::Communicator& world, std::span<comm::Communicator* const> groups,
              const std::exception_ptr& error) noexcept {
-  if (world.failure()) return;  // the others know
+  if (world.size() == 1 || world.failure()) return;  // there are no others, or they know
   const auto code = static_cast<ExitCode>(describe(error).exit_code);
   try {
     for (comm::Communicator* group : groups)

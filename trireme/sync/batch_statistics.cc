@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "trireme/models/module_block.h"
 #include "trireme/placement/stage.h"
@@ -108,28 +109,38 @@ bool BatchStatistics::covers(const at::Tensor& buffer) const {
 void BatchStatistics::drop() {
   const c10::AutoGradMode no_grad(false);
   captured_.clear();
+  held_.clear();
   for (const auto& norm : norms_) norm->restore();
 }
 
 void BatchStatistics::reload() {
+  held_.clear();
   for (const auto& norm : norms_) norm->remember();
 }
 
 std::vector<double> BatchStatistics::take() {
   const c10::AutoGradMode no_grad(false);
-  std::vector<double> pairs;
-  pairs.reserve(width_);
+  std::vector<double> pairs = std::exchange(held_, {});
+  pairs.resize(width_);  // zeros: did not run
+  double* at = pairs.data();
   for (const auto& norm : norms_) {
     const bool ran = norm->count.item<std::int64_t>() != norm->seen;
-    pairs.push_back(ran ? 1 : 0);
+    if (ran) *at = 1;
+    ++at;
     for (const at::Tensor& tensor : {norm->mean, norm->variance}) {
-      const at::Tensor values = tensor.to(at::kCPU, at::kDouble).contiguous();  // exact
-      const double* data = values.const_data_ptr<double>();
-      pairs.insert(pairs.end(), data, data + values.numel());
+      if (ran) {
+        const at::Tensor values = tensor.to(at::kCPU, at::kDouble).contiguous();  // exact
+        std::copy_n(values.const_data_ptr<double>(), norm->features(), at);
+      }
+      at += norm->features();
     }
     if (ran) norm->restore();
   }
   return pairs;
+}
+
+void BatchStatistics::hold() {
+  if (!norms_.empty()) held_ = take();
 }
 
 void BatchStatistics::capture(const std::vector<double>& pairs) {

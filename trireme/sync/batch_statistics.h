@@ -41,6 +41,9 @@ class BatchStatistics {
   bool covers(const at::Tensor& buffer) const;
   /// After a forward pass: returns the micro-batch's pairs and restores the running values.
   std::vector<double> take();
+  /// Restores the running values after forward passes that may belong to no micro-batch. If no
+  /// others follow, the next take() returns their pairs.
+  void hold();
   /// Adds the pairs of this rank's next micro-batch, taken from this copy of the model or another.
   void capture(const std::vector<double>& pairs);
   void capture() { capture(take()); }
@@ -60,6 +63,7 @@ class BatchStatistics {
   std::vector<std::unique_ptr<Norm>> norms_;
   std::size_t width_ = 0;         // doubles per captured micro-batch
   std::vector<double> captured_;  // pairs of micro-batches, in folding order
+  std::vector<double> held_;      // of hold()
 };
 
 }  // namespace trireme::inline v0::parallel

@@ -17,6 +17,8 @@ namespace {
 using torch::optim::Optimizer;
 using Named = std::vector<std::pair<std::string, at::Tensor>>;
 
+constexpr const char* kOther = "an optimizer of its own";
+
 template <class State>
 State& state_of(Optimizer& optimizer, const at::Tensor& parameter) {
   auto& slot = optimizer.state()[parameter.unsafeGetTensorImpl()];
@@ -107,7 +109,7 @@ std::string name_of(const Optimizer& optimizer) {
   if (is<torch::optim::RMSprop>(optimizer)) return "RMSprop";
   if (is<torch::optim::Adagrad>(optimizer)) return "Adagrad";
   if (is<torch::optim::LBFGS>(optimizer)) return "LBFGS";
-  return "an optimizer of its own";
+  return kOther;
 }
 
 std::string numbers_of(const Optimizer& optimizer, const torch::optim::OptimizerOptions& options) {
@@ -158,10 +160,7 @@ void require_supported(const Optimizer& optimizer) {
 
 void require_element_wise(const Optimizer& optimizer) {
   require_supported(optimizer);
-  if (is<torch::optim::SGD>(optimizer) || is<torch::optim::Adam>(optimizer) ||
-      is<torch::optim::AdamW>(optimizer) || is<torch::optim::RMSprop>(optimizer) ||
-      is<torch::optim::Adagrad>(optimizer))
-    return;
+  if (name_of(optimizer) != kOther) return;
   throw ConfigError(
       "under ZeRO an optimizer sees parts of parameters, and of this one it is not "
       "known whether it updates element by element",
@@ -213,17 +212,18 @@ void forget_state(Optimizer& optimizer, const at::Tensor& parameter) {
   optimizer.state().erase(parameter.unsafeGetTensorImpl());
 }
 
+// The state's tensors stay, with fewer elements: only `from` is in a group, whose options say which
+// tensors there are.
 void cut_state(Optimizer& optimizer, const at::Tensor& from, const at::Tensor& to,
                std::int64_t begin, std::int64_t end) {
-  const auto& kept = optimizer.state();
-  if (kept.find(from.unsafeGetTensorImpl()) == kept.end()) return;
-  const Named whole = state_tensors(optimizer, from);
-  const std::int64_t count = updates(optimizer, from);
-  const Named part = state_tensors(optimizer, to);
-  for (std::size_t i = 0; i < part.size(); ++i)
-    part[i].second.copy_(whole[i].second.flatten().narrow(0, begin, end - begin));
-  set_updates(optimizer, to, count);
-  forget_state(optimizer, from);
+  auto& kept = optimizer.state();
+  const auto found = kept.find(from.unsafeGetTensorImpl());
+  if (found == kept.end()) return;
+  for (const auto& [name, whole] : state_tensors(optimizer, from))
+    whole.set_data(whole.flatten().narrow(0, begin, end - begin).clone());
+  auto state = std::move(found->second);
+  kept.erase(found);
+  kept[to.unsafeGetTensorImpl()] = std::move(state);
 }
 
 Named state_tensors(Optimizer& optimizer, const at::Tensor& parameter) {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/sync/levels/level.h"
 #include "trireme/sync/levels/plain_sync.h"
 
@@ -60,10 +61,7 @@ bool has(std::string_view name, bool Level::*trait) {
 // "plain, zero1 ... or gossip"
 std::string all_names() {
   const std::span<const Level> all = levels();
-  std::string names(all.front().name);
-  for (std::size_t i = 1; i < all.size(); ++i)
-    names += (i + 1 < all.size() ? ", " : " or ") + std::string(all[i].name);
-  return names;
+  return joined(all.first(all.size() - 1), &Level::name) + " or " + std::string(all.back().name);
 }
 
 }  // namespace
