@@ -146,10 +146,10 @@ Batches::Batches(std::shared_ptr<const Dataset> data, const BatchesOptions& opti
                  int size, std::shared_ptr<Waiter> waiter, AssignmentNow assignment) {
   input::check_batch(options.batch, options.micro, size, data->size());
   if (options.first < 0 || options.every < 1)
-    throw ConfigError("the batches first = " + std::to_string(options.first) +
-                          ", then every = " + std::to_string(options.every) + " further",
-                      {.operation = "batch",
-                       .advice = "Give a first of at least 0 and an every of at least 1."});
+    throw ConfigError(
+        "the batches first = " + std::to_string(options.first) +
+            ", then every = " + std::to_string(options.every) + " further",
+        {.operation = "batch", .advice = "Give a first of at least 0 and an every of at least 1."});
   if (!assignment) assignment = [size] { return kernel::contiguous(size); };
   impl_ = std::make_unique<Impl>(std::move(data), options, rank, std::move(assignment),
                                  std::move(waiter));

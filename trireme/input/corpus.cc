@@ -112,7 +112,8 @@ Corpus read_path(const std::string& path) {
   }
   if (!fs::is_directory(status)) {
     split_by_length(bytes_of(path), corpus);
-    if (corpus.validation.empty()) refuse_corpus(path + " is empty", "Give a file with text in it.");
+    if (corpus.validation.empty())
+      refuse_corpus(path + " is empty", "Give a file with text in it.");
     corpus.num_files = 1;
     return corpus;
   }
