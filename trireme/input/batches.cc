@@ -147,8 +147,8 @@ Batches::Batches(std::shared_ptr<const Dataset> data, const BatchesOptions& opti
   input::check_batch(options.batch, options.micro, size, data->size());
   if (options.first < 0 || options.every < 1)
     throw ConfigError(
-        "the batches first = " + std::to_string(options.first) +
-            ", then every = " + std::to_string(options.every) + " further",
+        "batches cannot begin at first = " + std::to_string(options.first) +
+            " and go on by every = " + std::to_string(options.every),
         {.operation = "batch", .advice = "Give a first of at least 0 and an every of at least 1."});
   if (!assignment) assignment = [size] { return kernel::contiguous(size); };
   impl_ = std::make_unique<Impl>(std::move(data), options, rank, std::move(assignment),
