@@ -176,5 +176,10 @@ TEST_F(Images, AugmentedOnesAreCropsAndMirrorsThatOnlySeedAndNumberDecide) {
                          data->read(std::vector<std::int64_t>{0})[0].second));
 }
 
+TEST(ImageDataset, TakesWholeRecordsAlone) {
+  EXPECT_THROW(dataset("", {}), ConfigError);
+  EXPECT_THROW(dataset(records(2) + "x", {}), ConfigError);
+}
+
 }  // namespace
 }  // namespace trireme
