@@ -107,6 +107,19 @@ TEST_F(Servers, WorkersOnTheirOwnTrainAndResume) {
   }
 }
 
+// Also where `trireme resize` has asked for that number, which --resume then takes.
+TEST_F(Servers, WorkersOnTheirOwnResumeInAnotherNumber) {
+  const std::string config =
+      tiny_config(folder_, "steps = 12\nvalidate_every = 0\nschedule = \"constant\"\n");
+  ASSERT_EQ(train(config, "run", {"parallel.sync=server", "server.staleness=-1"}).code, 0);
+  for (const auto& [ranks, steps] : {std::pair{"4", "train.steps=20"}, {"1", "train.steps=28"}}) {
+    const CommandResult resumed =
+        trireme({"train", "--resume", "run", "--ranks", ranks, "--set", steps});
+    EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+    EXPECT_THAT(resumed.out, HasSubstr("continuing after step"));
+  }
+}
+
 // The servers' counts are in the events, the report, and what compare prints and draws.
 TEST_F(Servers, StalenessIsReported) {
   const std::string config = tiny_config(folder_, "steps = 20\nvalidate_every = 10\n");

@@ -26,6 +26,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+const std::string kBytes = "\"device_bytes\":";
+
 class DeviceRun : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -158,10 +160,25 @@ TEST_F(DeviceRun, EventsTellTheDevicesMemory) {
   int steps = 0, told = 0;
   for (std::string line; std::getline(events, line);) {
     steps += line.find("\"event\":\"step\"") != std::string::npos;
-    told += line.find("\"device_bytes\":") != std::string::npos;
+    told += line.find(kBytes) != std::string::npos;
   }
   EXPECT_EQ(steps, 2);
   EXPECT_EQ(told, steps);
+}
+
+// A process may train more than once.
+TEST_F(DeviceRun, TheMostMemoryIsOfThisTrainingAlone) {
+  const auto most = [&](const std::string& name, const std::vector<std::string>& more) {
+    train(name, "emulated", 1, 1, more);
+    std::ifstream events(train::RunFolder(folder_ + "/" + name).events());
+    long bytes = 0;
+    for (std::string line; std::getline(events, line);)
+      if (const auto at = line.find(kBytes); at != std::string::npos)
+        bytes = std::stol(line.substr(at + kBytes.size()));
+    return bytes;
+  };
+  const long large = most("large", {"model.width=256"});
+  EXPECT_LT(most("small", {}), large);
 }
 
 TEST_F(DeviceRun, ATrialMeasuresTheDevicesMemory) {

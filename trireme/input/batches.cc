@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "trireme/base/check.h"
+#include "trireme/base/error.h"
 #include "trireme/base/signals_blocked.h"
 #include "trireme/base/waiter.h"
 #include "trireme/base/work.h"
@@ -144,6 +145,11 @@ struct Batches::Impl {
 Batches::Batches(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank,
                  int size, std::shared_ptr<Waiter> waiter, AssignmentNow assignment) {
   input::check_batch(options.batch, options.micro, size, data->size());
+  if (options.first < 0 || options.every < 1)
+    throw ConfigError(
+        "batches cannot begin at first = " + std::to_string(options.first) +
+            " and go on by every = " + std::to_string(options.every),
+        {.operation = "batch", .advice = "Give a first of at least 0 and an every of at least 1."});
   if (!assignment) assignment = [size] { return kernel::contiguous(size); };
   impl_ = std::make_unique<Impl>(std::move(data), options, rank, std::move(assignment),
                                  std::move(waiter));
@@ -228,9 +234,15 @@ namespace input {
 
 std::vector<Batch> fixed_share(const Dataset& data, std::int64_t batch, std::int64_t micro,
                                std::int64_t count, const kernel::Assignment& shares, int rank) {
-  TRIREME_CHECK(data.size() > 0);
-  TRIREME_CHECK(batch > 0);
-  TRIREME_CHECK(micro > 0);
+  if (data.size() < 1 || batch < 1 || micro < 1 || count < 1)
+    throw ConfigError(
+        std::to_string(count) + " fixed batches of " + std::to_string(batch) +
+            " samples, in micro-batches of " + std::to_string(micro) + ", of " +
+            (data.size() == 0 ? "an endless dataset"
+                              : "a dataset of " + std::to_string(data.size()) + " samples"),
+        {.operation = "batch",
+         .advice = "Give a dataset that has an end, such as TextDataset::fixed_windows(), and "
+                   "positive numbers."});
   const std::int64_t full = std::min(count, data.size() / batch);
   const std::int64_t num_batches = std::max<std::int64_t>(full, 1);
   const std::int64_t per_batch = full > 0 ? batch : data.size();

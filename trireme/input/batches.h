@@ -44,8 +44,8 @@ using AssignmentNow = std::function<kernel::Assignment()>;
 
 class Batches final : public Saveable {
  public:
-  /// Throws ConfigError if micro does not divide batch, or a rank would have no share. An empty
-  /// `assignment` means contiguous shares.
+  /// Throws ConfigError if micro does not divide batch, a rank would have no share, first is
+  /// negative, or every is not positive. An empty `assignment` means contiguous shares.
   Batches(std::shared_ptr<const Dataset> data, const BatchesOptions& options, int rank, int size,
           std::shared_ptr<Waiter> waiter, AssignmentNow assignment = {});
   Batches(Batches&&) noexcept;
@@ -81,7 +81,8 @@ class Batches final : public Saveable {
   Iterator begin() { return Iterator(this); }
   Iterator end() { return {}; }
 
-  /// No tensors; the metadata does not contain `first`, because it is equal on all ranks.
+  /// No tensors. The metadata, which must be equal on all ranks, does not contain `first`, which
+  /// workers that train on separate batches each have their own of.
   std::vector<NamedShard> state() override { return {}; }
   std::string metadata() const override;
   /// Throws CheckpointError, with both values, if the data or the options of its order differ.
@@ -98,7 +99,8 @@ Batches batches(const Job& job, std::shared_ptr<const Dataset> data, const Batch
 /// For Strategy::evaluate: this rank's share of `count` global batches of `batch` samples, spread
 /// evenly over a dataset that has an end. The samples are the same on any number of ranks. They
 /// come in micro-batches of `micro` samples, assigned to ranks as the job's Strategy does; create
-/// the Strategy first. A smaller dataset gives fewer batches.
+/// the Strategy first. A smaller dataset gives fewer batches. Throws ConfigError if the dataset has
+/// no end, or a number is not positive.
 std::vector<Batch> fixed_batches(const Job& job, const Dataset& data, std::int64_t batch,
                                  std::int64_t micro, std::int64_t count);
 

@@ -284,6 +284,24 @@ TEST_F(BatchesTest, FixedBatchesSpreadOverTheDatasetOnAnyRankCount) {
             3);
 }
 
+TEST_F(BatchesTest, RefusesBatchesThatCannotBe) {
+  const auto numbers = std::make_shared<Numbers>(8);
+  EXPECT_THROW(make(numbers, {.batch = 4, .micro = 2, .every = 0}), ConfigError);
+  EXPECT_THROW(make(numbers, {.batch = 4, .micro = 2, .first = -1}), ConfigError);
+  const auto refusal = [](std::int64_t size, std::int64_t batch, std::int64_t count) {
+    try {
+      input::fixed_share(Numbers(size), batch, 2, count, kernel::contiguous(1), 0);
+    } catch (const ConfigError& error) {
+      return error.message();
+    }
+    return std::string("accepted");
+  };
+  EXPECT_THAT(refusal(0, 4, 1), ::testing::HasSubstr("of an endless dataset"));
+  EXPECT_THAT(refusal(8, 0, 1), ::testing::HasSubstr("fixed batches of 0 samples"));
+  EXPECT_THAT(refusal(8, 4, 0), ::testing::HasSubstr("0 fixed batches of 4 samples"));
+  EXPECT_EQ(refusal(8, 4, 1), "accepted");
+}
+
 TEST_F(BatchesTest, AnExampleReadsNoOtherSamples) {
   const Numbers data(100, /*bad=*/31);
   const MicroBatch example = input::example_of(data, 4);

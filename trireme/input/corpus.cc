@@ -1,13 +1,18 @@
 #include "trireme/input/corpus.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <span>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/sha256.h"
-#include "trireme/format/mapped_file.h"
 #include "trireme/input/compiler_headers.h"
 
 namespace trireme::inline v0::input {
@@ -47,10 +52,29 @@ std::vector<File> files_in(const std::vector<std::string>& folders) {
   return files;
 }
 
-void split_by_length(std::string_view text, Corpus& corpus) {
+// Not mapped: this process would end if another one cut the file meanwhile (SIGBUS).
+std::string bytes_of(const std::string& path) {
+  const auto refuse = [&](const std::string& reason) {
+    refuse_corpus("cannot read " + path + ": " + reason, "Check the path and its permissions.");
+  };
+  std::error_code failure;
+  const fs::file_status status = fs::status(path, failure);
+  if (!failure && !fs::is_regular_file(status)) refuse("not a regular file");
+  const std::uintmax_t size = fs::file_size(path, failure);
+  std::ifstream file(path, std::ios::binary);
+  if (failure || !file) refuse(failure ? failure.message() : std::strerror(errno));
+  std::string bytes(size, '\0');
+  if (!file.read(bytes.data(), static_cast<std::streamsize>(size)))
+    refuse("it ends after " + std::to_string(file.gcount()) + " of its " + std::to_string(size) +
+           " bytes");
+  return bytes;
+}
+
+void split_by_length(std::string text, Corpus& corpus) {
   const std::size_t train = text.size() / 10 * 9 + text.size() % 10 * 9 / 10;
-  corpus.train = text.substr(0, train);
   corpus.validation = text.substr(train);
+  text.resize(train);
+  corpus.train = std::move(text);
 }
 
 void split_by_file(const std::vector<File>& files, Corpus& corpus) {
@@ -62,10 +86,8 @@ void split_by_file(const std::vector<File>& files, Corpus& corpus) {
     std::fill(held.begin(), held.end(), false);
     held.back() = true;
   }
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    const format::MappedFile file(files[i].path);
-    (held[i] ? corpus.validation : corpus.train) += file.text();
-  }
+  for (std::size_t i = 0; i < files.size(); ++i)
+    (held[i] ? corpus.validation : corpus.train) += bytes_of(files[i].path);
 }
 
 void require_length(const Corpus& corpus, std::int64_t block) {
@@ -89,9 +111,9 @@ Corpus read_path(const std::string& path) {
     refuse_corpus("there is no file or folder " + path, "Check data.path (--data).");
   }
   if (!fs::is_directory(status)) {
-    const format::MappedFile file(path);
-    if (file.bytes().empty()) refuse_corpus(path + " is empty", "Give a file with text in it.");
-    split_by_length(file.text(), corpus);
+    split_by_length(bytes_of(path), corpus);
+    if (corpus.validation.empty())
+      refuse_corpus(path + " is empty", "Give a file with text in it.");
     corpus.num_files = 1;
     return corpus;
   }
@@ -100,7 +122,7 @@ Corpus read_path(const std::string& path) {
     refuse_corpus("the folder " + path + " holds no files", "Check data.path (--data).");
   corpus.num_files = static_cast<std::int64_t>(files.size());
   if (files.size() == 1) {
-    split_by_length(format::MappedFile(files.front().path).text(), corpus);
+    split_by_length(bytes_of(files.front().path), corpus);
   } else {
     split_by_file(files, corpus);
   }
@@ -113,10 +135,7 @@ Corpus read_path(const std::string& path) {
 Corpus read_compiler_headers() {
   Corpus corpus;
   const std::vector<std::string> folders = compiler_header_folders();
-  corpus.source = "C++ library headers in ";
-  for (std::size_t i = 0; i < folders.size(); ++i) {
-    corpus.source += (i == 0 ? "" : ", ") + folders[i];
-  }
+  corpus.source = "C++ library headers in " + joined(folders);
   const std::vector<File> files = files_in(folders);
   if (files.empty()) {
     refuse_corpus(

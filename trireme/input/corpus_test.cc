@@ -98,6 +98,8 @@ TEST_F(CorpusTest, SaysWhatIsWrongWithThePath) {
               HasSubstr("there is no file or folder"));
   EXPECT_THAT(refusal({.path = write("empty", "")}), HasSubstr("is empty"));
   EXPECT_THAT(refusal({.path = "/dev/null"}), HasSubstr("not a regular file"));
+  // Like a file that is cut while it is read: it has fewer bytes than its size says.
+  EXPECT_THAT(refusal({.path = "/sys/devices/system/cpu/online"}), HasSubstr("it ends after "));
   fs::create_directories(folder_ / "hollow");
   EXPECT_THAT(refusal({.path = (folder_ / "hollow").string()}), HasSubstr("holds no files"));
 }

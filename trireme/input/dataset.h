@@ -84,7 +84,7 @@ class ImageDataset final : public Dataset {
     bool augment = false;
     std::uint64_t seed = 1;
   };
-  /// `owner` keeps `records` alive.
+  /// `owner` keeps `records` alive. Throws ConfigError unless they are whole records.
   ImageDataset(std::string_view records, std::shared_ptr<const void> owner, Options options);
 
   std::int64_t size() const override;

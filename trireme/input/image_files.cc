@@ -55,6 +55,10 @@ void read_folder(const std::string& path, Corpus& corpus) {
   for (const std::string& name : names) {
     const bool train = name.starts_with("data_batch"), test = name.starts_with("test");
     if (!train && !test) continue;
+    // `gzip -k` leaves the unpacked file beside the packed one: the same records.
+    if (name.ends_with(".gz") &&
+        std::binary_search(names.begin(), names.end(), name.substr(0, name.size() - 3)))
+      continue;
     (train ? corpus.train : corpus.validation) += read_records(path + "/" + name);
     ++corpus.num_files;
   }
@@ -82,9 +86,10 @@ Corpus load_images(const std::string& path) {
   Corpus corpus;
   corpus.source = path;
   std::error_code failure;
-  if (!fs::exists(path, failure))
+  const fs::file_status status = fs::status(path, failure);
+  if (status.type() == fs::file_type::not_found)
     refuse_images("there is no file or folder " + path, "Check data.path.");
-  fs::is_directory(path, failure) ? read_folder(path, corpus) : read_file(path, corpus);
+  fs::is_directory(status) ? read_folder(path, corpus) : read_file(path, corpus);
   set_hash(corpus);
   return corpus;
 }

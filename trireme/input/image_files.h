@@ -15,8 +15,9 @@ inline constexpr std::int64_t kImageRecord = 1 + kImageChannels * kImageSide * k
 
 /// Reads the records for training and validation from .bin or .bin.gz files. In a folder, files
 /// whose names begin with data_batch are for training and those that begin with test for
-/// validation, both in name order. The last tenth of a single file is for validation. Throws
-/// ConfigError if there are no records, a record is incomplete, or a label is above 9.
+/// validation, both in name order; x.bin.gz is left out beside x.bin. The last tenth of a single
+/// file is for validation. Throws ConfigError if there are no records, a record is incomplete, or a
+/// label is above 9.
 Corpus load_images(const std::string& path);
 
 }  // namespace trireme::inline v0::input

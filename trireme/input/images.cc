@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 
-#include "trireme/base/check.h"
+#include "trireme/base/error.h"
 #include "trireme/input/epoch_order.h"
 #include "trireme/input/image_files.h"
 
@@ -41,8 +42,10 @@ ImageDataset::ImageDataset(std::string_view records, std::shared_ptr<const void>
       options_(options),
       order_(std::make_shared<SampleOrder>(static_cast<std::int64_t>(records.size()) / kImageRecord,
                                            options.endless, options.seed)) {
-  TRIREME_CHECK(!records.empty());
-  TRIREME_CHECK(static_cast<std::int64_t>(records.size()) % kImageRecord == 0);
+  if (records.empty() || records.size() % kImageRecord != 0)
+    throw ConfigError(std::to_string(records.size()) + " bytes are no records of " +
+                          std::to_string(kImageRecord) + " bytes each",
+                      {.operation = "data", .advice = "Give what load_images() has read."});
 }
 
 std::int64_t ImageDataset::size() const { return order_->size(); }

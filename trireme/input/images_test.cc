@@ -66,6 +66,16 @@ TEST_F(Images, AFolderIsCutByTheNamesOfItsFiles) {
   EXPECT_NE(input::load_images(folder).hash, corpus.hash);
 }
 
+TEST_F(Images, APackedFileBesideItsUnpackedOneAddsNothing) {
+  write("data_batch_1.bin", records(5));
+  write("data_batch_1.bin.gz", records(5));
+  write("data_batch_2.bin.gz", records(3));
+  write("test_batch.bin", records(2));
+  const input::Corpus corpus = input::load_images(folder);
+  EXPECT_EQ(corpus.train, records(5) + records(3));
+  EXPECT_EQ(corpus.num_files, 3);
+}
+
 TEST_F(Images, OfAFileTheLastTenthIsHeldOut) {
   write("all.bin", records(21));
   const input::Corpus corpus = input::load_images(folder + "/all.bin");
@@ -76,6 +86,7 @@ TEST_F(Images, OfAFileTheLastTenthIsHeldOut) {
 TEST_F(Images, WhatIsNoSetOfRecordsIsRefused) {
   EXPECT_THAT(refusal(""), HasSubstr("--data"));
   EXPECT_THAT(refusal(folder + "/no"), HasSubstr("there is no"));
+  EXPECT_THAT(refusal(folder + "/" + std::string(300, 'x')), HasSubstr("File name too long"));
   EXPECT_THAT(refusal(folder), HasSubstr("lacks data_batch"));
   write("data_batch_1.bin", records(2));
   EXPECT_THAT(refusal(folder), HasSubstr("lacks test"));
@@ -163,6 +174,11 @@ TEST_F(Images, AugmentedOnesAreCropsAndMirrorsThatOnlySeedAndNumberDecide) {
   const auto another = dataset(bytes, {.endless = true, .augment = true, .seed = 4});
   EXPECT_FALSE(at::equal(another->read(std::vector<std::int64_t>{0})[0].second,
                          data->read(std::vector<std::int64_t>{0})[0].second));
+}
+
+TEST(ImageDataset, TakesWholeRecordsAlone) {
+  EXPECT_THROW(dataset("", {}), ConfigError);
+  EXPECT_THROW(dataset(records(2) + "x", {}), ConfigError);
 }
 
 }  // namespace

@@ -230,6 +230,26 @@ TEST(Sampler, ALoaderThatNobodyFollowsStillGetsNewOrders) {
   EXPECT_NE(epochs[0], epochs[1]);
 }
 
+// One rank alone may do it, to see what a batch looks like.
+TEST(Sampler, ALookAtTheDataBeforeTheFirstStepSkipsNoEpoch) {
+  const auto whole = run_epochs(make_state(8, 4, 0, 1), 4, 0, 1);
+  for (int workers : {0, 2}) {
+    const auto state = make_state(8, 4, 0, 1);
+    EXPECT_FALSE(state->peek().has_value());  // a DataParallel is made
+    {
+      auto loader = make_loader(state, 4, workers);
+      for (auto& samples : *loader) {
+        EXPECT_EQ(samples, whole[0].samples);
+        break;
+      }
+    }
+    const auto seen = run_epochs(state, 4, workers, 1);
+    ASSERT_EQ(seen.size(), whole.size());
+    EXPECT_EQ(seen[0].step.batch_number, 0);
+    EXPECT_EQ(seen[0].samples, whole[0].samples);
+  }
+}
+
 TEST(Sampler, SaysWhatDoesNotFit) {
   const auto refusal = [](auto call) -> std::string {
     try {

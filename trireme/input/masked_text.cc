@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/input/epoch_order.h"
 
 namespace trireme::inline v0::input {
@@ -21,7 +23,14 @@ MaskedText::MaskedText(std::shared_ptr<const TextDataset> text, std::int64_t blo
       block_(block),
       vocab_(vocab),
       asked_(std::max<std::int64_t>(1, (15 * block + 50) / 100)),
-      seed_(seed) {}
+      seed_(seed) {
+  const std::int64_t sample = 0, length = text_->count_items({&sample, 1});
+  if (block != length || vocab < 1)
+    throw ConfigError("a MaskedText of " + std::to_string(block) + " tokens below " +
+                          std::to_string(vocab) + " over windows of " + std::to_string(length),
+                      {.operation = "data",
+                       .advice = "Give the block of the text, and the number of its tokens."});
+}
 
 Fields MaskedText::read(std::span<const std::int64_t> samples) const {
   Fields fields = text_->read(samples);

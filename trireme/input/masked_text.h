@@ -18,6 +18,7 @@ namespace input {
 class MaskedText final : public Dataset {
  public:
   /// `text` has windows of `block` tokens from 0 to vocab - 1; the mask token is number `vocab`.
+  /// Throws ConfigError if its windows have another length, or vocab is not positive.
   MaskedText(std::shared_ptr<const TextDataset> text, std::int64_t block, std::int64_t vocab,
              std::uint64_t seed);
 

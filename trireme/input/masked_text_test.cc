@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "trireme/base/error.h"
+
 namespace trireme {
 namespace {
 
@@ -51,6 +53,12 @@ TEST_F(Masked, OnlySeedAndSampleDecide) {
   for (std::size_t field : {0, 1})
     EXPECT_TRUE(at::equal(alone[field].second, together[field].second.narrow(0, 1, 1)));
   EXPECT_FALSE(at::equal(of_seed(2).read(std::vector<std::int64_t>{9})[1].second, alone[1].second));
+}
+
+// It would write beyond the tokens.
+TEST_F(Masked, ABlockOfAnotherLengthIsRefused) {
+  EXPECT_THROW(MaskedText(plain, kBlock + 1, kMask, 1), ConfigError);
+  EXPECT_THROW(MaskedText(plain, kBlock, 0, 1), ConfigError);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ SamplerState::SamplerState(std::int64_t n, const SamplerOptions& options, int ra
 void SamplerState::begin_pass() {
   const std::lock_guard lock(mutex_);
   const bool given_out = next_batch_ != batch_ || next_micro_step_ != micro_step_;
-  if (begun_ && !consumed_any_ && given_out) {
+  if (begun_ && !read_ && given_out) {
     batch_ = (epoch_ + 1) * per_epoch_;
     micro_step_ = 0;
   }
@@ -122,6 +122,7 @@ std::optional<MicroStep> SamplerState::peek_locked() const {
 
 std::optional<MicroStep> SamplerState::peek() {
   const std::lock_guard lock(mutex_);
+  read_ = true;
   return peek_locked();
 }
 
@@ -129,7 +130,6 @@ void SamplerState::consume() {
   const std::lock_guard lock(mutex_);
   const auto step = peek_locked();
   TRIREME_CHECK(step.has_value());
-  consumed_any_ = true;
   ++micro_step_;
   if (step->last_of_batch) {
     ++batch_;

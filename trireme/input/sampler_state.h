@@ -25,8 +25,8 @@ class SamplerState final : public InputPlan {
                std::function<void()> comes = {});
 
   /// The loader begins a pass. It continues with the first batch that was not consumed: a new epoch
-  /// after a full pass, the rest of the epoch after a resume or a break. If nobody consumes (no
-  /// DataParallel reads this plan), every pass is a new epoch.
+  /// after a full pass, the rest of the epoch after a resume or a break. If nobody has called peek()
+  /// (no DataParallel reads this plan), every pass is a new epoch.
   void begin_pass();
   /// The samples of this rank's next micro-batch of `micro` samples; nullopt at the epoch's end.
   std::optional<std::vector<std::size_t>> next(std::int64_t micro);
@@ -52,7 +52,7 @@ class SamplerState final : public InputPlan {
   mutable std::mutex mutex_;
   std::int64_t micro_ = 0;        // the loader's batch size; 0 until its first request
   std::int64_t saved_micro_ = 0;  // micro_ in the checkpoint; 0 = none
-  bool begun_ = false, consumed_any_ = false, fresh_ = false;
+  bool begun_ = false, read_ = false, fresh_ = false;
   std::int64_t epoch_ = 0;       // of the pass
   std::int64_t batch_ = 0;       // global batches consumed since the start
   std::size_t micro_step_ = 0;   // micro-batches of batch `batch_` that this rank consumed

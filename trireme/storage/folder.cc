@@ -242,11 +242,13 @@ void CheckpointFolder::take(Draft& draft, const CheckpointFolder& other, std::in
 
 bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
   if (has(step)) return true;
+  check_claim();
   try {
     // The folder may hold more than its manifest names: other programs' files stay there.
     const Manifest manifest = other.read_manifest(step);
     const auto draft = storage_->begin(path_of(step), mark_);
     for (const auto& [name, record] : manifest.files) take(*draft, other, step, name);
+    check_claim();
     draft->publish(to_text(manifest));
   } catch (const Error&) {
     if (other.has(step)) throw;

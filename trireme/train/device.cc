@@ -23,7 +23,9 @@ namespace {
 constexpr const char* kGpuFolder = "/proc/driver/nvidia/gpus";
 constexpr const char* kDriverVersion = "/sys/module/nvidia/version";
 constexpr const char* kCudaBuild = "`make build TORCH=cuda` gets LibTorch's CUDA build";
-constexpr std::array<std::string_view, 4> kDeviceKinds{"cuda", "xpu", "mps", "hpu"};
+constexpr std::array<std::string_view, 3> kDeviceKinds{"cuda", "xpu", "hpu"};
+constexpr const char* kWithoutFp64 = "mps";  // Apple's GPUs
+constexpr const char* kLacksFp64 = "a step sums in fp64, which it does not have";
 
 [[noreturn]] void refuse_device(const std::string& kind, const std::string& what,
                                 const std::string& advice) {
@@ -62,8 +64,11 @@ std::string memory_of(at::DeviceType kind, int index) {
   }
 }
 
-void refuse_unknown(const std::string& wanted, const Devices& devices) {
+// Throws unless this LibTorch computes on `wanted`, and a step can.
+void check_kind(const std::string& wanted, const Devices& devices) {
   const std::string cpu = "train.device = \"cpu\" trains without.";
+  if (wanted == kWithoutFp64) refuse_device(wanted, kLacksFp64, cpu);
+  if (wanted == devices.kind && devices.in_build) return;
   if (wanted == "cuda")
     refuse_device(wanted, "this LibTorch computes on the CPU alone",
                   std::string(kCudaBuild) + "; " + cpu);
@@ -113,7 +118,7 @@ DeviceChoice choose_device(const std::string& wanted, const Devices& devices, in
   const int needed = (ranks + ranks_per_device - 1) / ranks_per_device;
   const bool enough = needed <= devices.count;
   if (wanted != "auto") {
-    if (wanted != devices.kind || !devices.in_build) refuse_unknown(wanted, devices);
+    check_kind(wanted, devices);
     if (enough) return {wanted, ""};
     const std::string each = counted(ranks_per_device, "rank");
     refuse_device(
@@ -132,6 +137,7 @@ DeviceChoice choose_device(const std::string& wanted, const Devices& devices, in
   const std::string idle = there + (devices.count == 1 ? " lies idle: " : " lie idle: ");
   if (!devices.in_build)
     return {"cpu", idle + "this LibTorch computes on the CPU alone (" + kCudaBuild + ")"};
+  if (devices.kind == kWithoutFp64) return {"cpu", idle + kLacksFp64};
   if (!enough)
     return {"cpu", idle + "there is none for each of " + counted(ranks, "rank") +
                        " (train.ranks_per_device lets ranks share one)"};
@@ -248,6 +254,14 @@ std::int64_t gpu_memory() {
     least = least == 0 ? memory : std::min(least, memory);
   }
   return least;
+}
+
+void forget_peaks() {
+  try {
+    for (c10::DeviceIndex index = 0; index < at::accelerator::deviceCount(); ++index)
+      at::accelerator::resetPeakStats(index);
+  } catch (const c10::Error&) {  // nobody counts, or nothing has been allocated yet
+  }
 }
 
 std::int64_t peak_device_bytes(Device device) {

@@ -14,7 +14,7 @@ namespace trireme::inline v0::train {
 
 /// A host's devices of the one kind that it trains on.
 struct Devices {
-  std::string kind = "cpu";  // as LibTorch names it: cuda, xpu, mps, ...
+  std::string kind = "cpu";  // as LibTorch names it: cuda, xpu, hpu, ...
   int count = 0;             // that this process may use
   bool in_build = true;      // this LibTorch computes on them
 };
@@ -29,8 +29,8 @@ struct DeviceChoice {
   std::string note;  // to print, or ""
 };
 /// The meaning of train.device = `wanted` for `ranks` ranks of this host, of which each device
-/// takes `ranks_per_device`. "auto" takes devices if there is one for each rank. Throws ConfigError
-/// if the device cannot be used.
+/// takes `ranks_per_device`. "auto" takes devices if there is one for each rank and they have fp64,
+/// in which steps sum. Throws ConfigError if the device cannot be used.
 DeviceChoice choose_device(const std::string& wanted, const Devices& devices, int ranks,
                            int ranks_per_device);
 
@@ -64,7 +64,10 @@ std::string describe_devices(const std::string& kind);
 /// The least memory of this process's GPUs in bytes, by the driver; 0: not known.
 std::int64_t gpu_memory();
 
-/// Peak bytes of LibTorch's tensors on a device; 0 on the CPU, or if nobody counts them.
+/// Peak bytes of LibTorch's tensors on a device since the process began, or since forget_peaks(); 0
+/// on the CPU, or if nobody counts them.
 std::int64_t peak_device_bytes(Device device);
+/// Begins the peaks of all devices anew, with what is allocated now.
+void forget_peaks();
 
 }  // namespace trireme::inline v0::train

@@ -37,6 +37,15 @@ TEST(Device, CudaNeedsALibTorchForIt) {
                     HasSubstr("by its local rank")));
 }
 
+TEST(Device, OneWithoutFp64IsRefused) {
+  for (const Devices& devices : {Devices{}, Devices{.kind = "mps", .count = 1}})
+    EXPECT_THAT(refusal("mps", devices, 1),
+                AllOf(HasSubstr("a step sums in fp64"), HasSubstr("\"cpu\" trains without")));
+  const DeviceChoice choice = choose_device("auto", {.kind = "mps", .count = 1}, 1, 1);
+  EXPECT_EQ(choice.kind, "cpu");
+  EXPECT_EQ(choice.note, "1 mps device lies idle: a step sums in fp64, which it does not have");
+}
+
 TEST(Device, MoreRanksThanDevicesAreRefusedWithTheArithmetic) {
   const Devices two{.kind = "cuda", .count = 2};
   EXPECT_THAT(refusal("cuda", two, 3),

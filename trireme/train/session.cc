@@ -68,7 +68,8 @@ std::unique_ptr<Job> Session::own_job() const {
                           counted(job.size(), "worker") + " with batches of their own",
                       {.operation = "config",
                        .advice = "Make it a multiple of the workers times batch.micro, " +
-                                 std::to_string(settings.batches.micro) + "."});
+                                 std::to_string(settings.batches.micro) +
+                                 ", or start another number of workers."});
   return std::make_unique<Job>(std::make_shared<net::AloneTransport>(job.waiter()), job.options(),
                                nullptr);
 }

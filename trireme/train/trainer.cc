@@ -72,7 +72,7 @@ class Trainer {
       plan::check_ranks(plan::find_strategy(settings_.strategy_name), joined_.size(),
                         joined_.num_hosts());
     checkpointer_.add("train", strategy_)
-        .add("data", changed_.empty() ? static_cast<Saveable&>(batches_) : changed_input_)
+        .add("data", changed_.empty() && !own_ ? static_cast<Saveable&>(batches_) : changed_input_)
         .add("early_stop", early_stop_);
   }
 

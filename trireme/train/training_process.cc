@@ -11,14 +11,16 @@
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/products/gemm.h"
 #include "trireme/tensor/products/kernel_table.h"
+#include "trireme/train/device.h"
 #include "trireme/train/session.h"
 
 namespace trireme::inline v0::train {
 namespace {
 
-// Trains. An error for lack of a device's memory also says what was planned.
+// Trains. A process may do so more than once. An error for lack of a device's memory also says what was planned.
 int run_trainer(const Entry& entry, const WorkerSpec& spec) {
   try {
+    if (spec.device != "cpu") forget_peaks();
     Session session(entry, spec);
     return session.job.training_ended() ? 0 : train(session);
   } catch (...) {

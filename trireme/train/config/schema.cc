@@ -117,7 +117,7 @@ void add_length_keys(config::Schema& schema) {
 void add_device_keys(config::Schema& schema) {
   schema.add(
       {"train.device", text("auto"),
-       "Where tensors live: cpu, or what this LibTorch computes on besides (cuda, xpu, mps, ...); "
+       "Where tensors live: cpu, or what this LibTorch computes on besides (cuda, xpu, hpu, ...); "
        "auto takes that if there is one for each rank. Ranks take them by their local rank."});
   schema.add({"train.ranks_per_device", whole(1), "Ranks that share one device.", 1, 64});
   schema.add(identity_key(

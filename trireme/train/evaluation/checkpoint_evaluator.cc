@@ -23,6 +23,7 @@ CheckpointEvaluator::CheckpointEvaluator(const RunFolder& run, EvaluatorOptions 
 CheckpointEvaluator::~CheckpointEvaluator() {
   if (!record_) return;
   try {
+    record_->check_claim();
     storage_->remove(folder_.evaluating());
   } catch (...) {  // the next evaluator removes it
   }
@@ -113,6 +114,7 @@ void CheckpointEvaluator::miss(std::int64_t step, const std::string& reason) {
 }
 
 void CheckpointEvaluator::evaluate(std::int64_t step) {
+  record_->check_claim();
   storage_->remove(folder_.evaluating());  // of a process that was killed, or a turn that failed
   const TimePoint began = options_.waiter->now();
   try {

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
+#include "trireme/observe/folder_lock.h"
 #include "trireme/storage/faulty_file_system_test.h"
 #include "trireme/storage/forwarding_file_system_test.h"
 
@@ -316,6 +317,30 @@ TEST_F(CheckpointEvaluatorTest, AStopEndsTheWaitForAStorageWithoutAnError) {
   stopped_ = [&] { return waits > 3; };
   EXPECT_TRUE(evaluate_without_storage(0, std::chrono::hours(9)));
   EXPECT_EQ(waits, 4);
+}
+
+// This process hung for so long that another evaluator counts it as gone.
+TEST_F(CheckpointEvaluatorTest, WhatAnotherEvaluatorHasTakenOverIsLeftToIt) {
+  for (const std::int64_t step : {1, 2}) save(step);
+  observe::LockHolder other = observe::LockHolder::this_process();
+  other.host = "elsewhere";
+  during_ = [&](std::int64_t step) {
+    if (step == 1) return;
+    std::ofstream(run_->best() + "/" + std::string(observe::kLockFile)) << other.to_text();
+    throw CheckpointError("the other evaluator has removed RUN/evaluating", {});
+  };
+  EXPECT_THROW(evaluate(), ConfigError);
+  EXPECT_THAT(steps("validation"), ElementsAre(1));
+  EXPECT_THAT(steps("refused"), IsEmpty());
+  EXPECT_TRUE(fs::exists(run_->evaluating()));
+}
+
+TEST_F(CheckpointEvaluatorTest, ARecordWithLinesOfOthersIsRead) {
+  save(1);
+  save(2);
+  std::ofstream(run_->evaluations()) << "{\"event\":7,\"step\":1,\"loss\":0}\nno event\n";
+  evaluate();
+  EXPECT_THAT(best().steps(), ElementsAre(2));
 }
 
 TEST_F(CheckpointEvaluatorTest, ASecondEvaluatorIsRefusedAndSoIsABestThatBecameARun) {

@@ -31,6 +31,8 @@ EvaluationRecord::EvaluationRecord(const RunFolder& run,
   check(run);
   storage_->make_directory(best_folder_.path());
   lock_ = storage_->lock(best_folder_.path());
+  if (lock_) claim_ = storage::Claim::of({storage::folder_storage(storage_), best_folder_.path()});
+  best_checkpoints_.guard(claim_);
   best_folder_.copy_config(run);  // a resumed run may have changed it
   observe::keep_until(run.evaluations(), static_cast<long>(run.newest_step()));
   read(run.evaluations());
@@ -45,7 +47,7 @@ void EvaluationRecord::read(const std::string& path) {
     if (!event.is_object() || !event.contains("step") || !event["step"].is_number_integer())
       continue;
     std::optional<double>& loss = losses_[event["step"].get<std::int64_t>()];
-    if (event.value("event", "") == kEvaluation && event.contains("loss") &&
+    if (event.value("event", nlohmann::json()) == kEvaluation && event.contains("loss") &&
         event["loss"].is_number())
       loss = event["loss"].get<double>();
   }
@@ -83,6 +85,7 @@ int EvaluationRecord::count() const {
 
 bool EvaluationRecord::add(std::int64_t step, double loss, observe::Event event,
                            const storage::CheckpointFolder& holder) {
+  check_claim();
   const bool better = std::isfinite(loss) && (!best_ || loss < best_->loss) &&
                       best_checkpoints_.adopt(holder, step);
   events_.write(event.set("best", better).set("time", observe::wall_seconds()));
@@ -95,6 +98,7 @@ bool EvaluationRecord::add(std::int64_t step, double loss, observe::Event event,
 
 void EvaluationRecord::give_up(std::int64_t step, const std::string& kind,
                                const std::string& reason) {
+  check_claim();
   events_.write(observe::Event(kind)
                     .set("step", static_cast<long>(step))
                     .set("reason", reason)

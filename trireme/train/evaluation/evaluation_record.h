@@ -29,6 +29,11 @@ class EvaluationRecord {
   /// ConfigError if RUN/best was continued as a run of its own.
   static void check(const RunFolder& run);
 
+  /// ConfigError if another evaluator has taken the run over while this process hung. add(), give_up()
+  /// and keep_best_alone() call it, too.
+  void check_claim() const {
+    if (claim_) claim_->check();
+  }
   void echo_to_stdout(bool on) noexcept { events_.echo_to_stdout(on); }
   /// Whether this checkpoint was evaluated, refused or missed.
   bool has(std::int64_t step) const { return losses_.contains(step); }
@@ -57,6 +62,7 @@ class EvaluationRecord {
   const RunFolder best_folder_;
   storage::CheckpointFolder best_checkpoints_;
   std::shared_ptr<void> lock_;
+  std::shared_ptr<const storage::Claim> claim_;  // null: RUN/best cannot be locked
   observe::EventWriter events_;
   std::map<std::int64_t, std::optional<double>> losses_;  // by step; none: no number, or given up
   std::optional<Best> best_;

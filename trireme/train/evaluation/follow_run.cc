@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -23,7 +24,8 @@
 namespace trireme::inline v0::train {
 namespace {
 
-constexpr int kNiceness = 10;  // the training's processes come first
+constexpr int kNiceness = 10;                                // the training's processes come first
+constexpr Duration kLookAtBucket = std::chrono::seconds(3);  // each look is a request
 
 // The model, with the weights of one checkpoint after the other.
 class Follower {
@@ -61,7 +63,9 @@ void follow(Job& job, const Settings& settings, const WorkerSpec& spec, Evaluato
   };
   options.storage_patience = checkpoint::patience_of(settings.checkpoints.patience);
   options.unit = settings.model.data->words().unit;
-  CheckpointEvaluator(RunFolder(spec.folder), std::move(options)).run();
+  const RunFolder run(spec.folder);
+  if (run.checkpoints().is_remote()) options.look = kLookAtBucket;
+  CheckpointEvaluator(run, std::move(options)).run();
 }
 
 std::function<void(const std::string&)> lines_to(std::FILE* stream) {

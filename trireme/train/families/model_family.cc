@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/models/server_embedding.h"
 #include "trireme/tensor/allocation.h"
 #include "trireme/train/families/registry.h"
@@ -21,20 +22,14 @@ Registry<ModelFamily>& families() {
   return all;
 }
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 void check_uses(const ModelFamily& family) {
   const std::string whose = "the model \"" + family.name + "\" trains ";
   if (find_data(family.data) == nullptr)
     refuse_family(whose + "on the data \"" + family.data + "\", which is not registered",
-                  "Use one of " + listed(data_names()) + ".");
+                  "Use one of " + joined(data_names()) + ".");
   if (find_loss(family.loss) == nullptr)
     refuse_family(whose + "with the loss \"" + family.loss + "\", which is not registered",
-                  "Use one of " + listed(loss_names()) + ".");
+                  "Use one of " + joined(loss_names()) + ".");
 }
 
 std::string& chosen() {
@@ -98,7 +93,7 @@ void check_reads(const models::Blocks& blocks, const input::Fields& data) {
           "block \"" + spec.name + "\" reads \"" + name +
               "\", which no block before it writes and the data does not have",
           {.operation = "model",
-           .advice = "Name a block before it, or a field of the data: " + listed(fields) + "."});
+           .advice = "Name a block before it, or a field of the data: " + joined(fields) + "."});
     }
     given.insert(spec.writes);
   }

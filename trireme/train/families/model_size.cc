@@ -10,6 +10,7 @@
 #include <map>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/shape_text.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/models/experts.h"
@@ -129,7 +130,7 @@ auto refused_by_name(const std::string& whose, const models::Value& inputs, Call
   }
 }
 
-models::Value joined(const std::vector<models::Value>& values) {
+models::Value tensors_of(const std::vector<models::Value>& values) {
   models::Value all;
   for (const models::Value& value : values) all.insert(all.end(), value.begin(), value.end());
   return all;
@@ -159,10 +160,8 @@ std::int64_t positions_of(const MicroBatch& micro) {
 }  // namespace
 
 std::string describe_shapes(const models::Value& value) {
-  std::string text;
-  for (const at::Tensor& tensor : value)
-    text += (text.empty() ? "" : ", ") + shape_text(tensor.sizes());
-  return value.empty() ? "nothing" : text;
+  if (value.empty()) return "nothing";
+  return joined(value, [](const at::Tensor& tensor) { return shape_text(tensor.sizes()); });
 }
 
 ModelFigures measure_size(const models::Blocks& model, const MicroBatch& micro, const Loss& loss) {
@@ -191,7 +190,7 @@ ModelFigures measure_size(const models::Blocks& model, const MicroBatch& micro, 
     std::vector<models::Value> inputs;
     for (const std::string& name : spec.reads) inputs.push_back(values.at(name));
     const std::int64_t held = live->now();
-    const models::Value output = refused_by_name("block \"" + spec.name + "\"", joined(inputs),
+    const models::Value output = refused_by_name("block \"" + spec.name + "\"", tensors_of(inputs),
                                                  [&] { return built->forward(inputs); });
     models::BlockActivations& own = activations.emplace_back();
     own.kept = live->now() - held;

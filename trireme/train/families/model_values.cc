@@ -3,6 +3,7 @@
 
 #include "trireme/base/config/config.h"
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/train/families/own_parts.h"
 
 namespace trireme::inline v0 {
@@ -23,10 +24,8 @@ struct OwnValues::Values {
   std::string precision;
 
   [[noreturn]] void refuse(const std::string& what) const {
-    std::string all;
-    for (const std::string& one : order) all += (all.empty() ? "" : ", ") + one;
     throw ConfigError("the " + kind + " " + name + " " + what,
-                      {.operation = kind, .advice = "Its keys are " + all + "."});
+                      {.operation = kind, .advice = "Its keys are " + joined(order) + "."});
   }
 
   template <class T>
@@ -77,11 +76,11 @@ const std::string& OwnValues::text(std::string_view key) const {
 }
 
 std::string OwnValues::summary() const {
-  std::string all;
-  for (const std::string& name : values_->order)
-    if (name != "block")
-      all += (all.empty() ? "" : ", ") + name + " " + unquoted(values_->of_key.find(name)->second);
-  return all;
+  std::vector<std::string> names = values_->order;
+  std::erase(names, "block");
+  return joined(names, [&](const std::string& name) {
+    return name + " " + unquoted(values_->of_key.find(name)->second);
+  });
 }
 
 }  // namespace trireme::inline v0

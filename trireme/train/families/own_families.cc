@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/train/families/model_family.h"
 #include "trireme/train/families/model_size.h"
 #include "trireme/train/families/module_precision.h"
@@ -23,14 +24,13 @@ std::vector<config::Key> full_keys(const std::string& whose, const std::string& 
                                    const std::vector<std::string>& taken,
                                    const std::vector<ModelKey>& keys) {
   std::vector<config::Key> all;
-  std::string built_in;
-  for (const std::string& name : taken) built_in += (built_in.empty() ? "" : ", ") + table + name;
   for (const ModelKey& key : keys) {
     if (key.name.empty() || std::find(taken.begin(), taken.end(), key.name) != taken.end() ||
         key.name.find_first_of(". =\"") != std::string::npos)
-      refuse_registration(
-          whose + " cannot have a key \"" + key.name + "\"",
-          "Use one word without '.', '=' and '\"' that is not a built-in key (" + built_in + ").");
+      refuse_registration(whose + " cannot have a key \"" + key.name + "\"",
+                          "Use one word without '.', '=' and '\"' that is not a built-in key (" +
+                              joined(taken, [&](const std::string& name) { return table + name; }) +
+                              ").");
     if (has(all, table + key.name))
       refuse_registration(whose + " has two keys \"" + key.name + "\"",
                           "Give each a name of its own.");

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/storage/folder.h"
 #include "trireme/tensor/saved_count.h"
 
@@ -109,14 +110,14 @@ std::vector<Change> identity_differences(const std::string& saved, const std::st
     return one.before != kNothing && one.now != kNothing;
   };
   const bool some = std::any_of(changes.begin(), changes.end(), has_changed);
-  std::string what, options;
+  std::vector<std::string> differing;
+  std::string options;
   for (const Change& change : changes) {
     if (!some || has_changed(change))
-      what += (what.empty() ? "" : ", ") + change.key + " = " + change.before + ", which is now " +
-              change.now;
+      differing.push_back(change.key + " = " + change.before + ", which is now " + change.now);
     options += " --changed " + change.key;
   }
-  throw CheckpointError(folder.path() + " was trained with " + what,
+  throw CheckpointError(folder.path() + " was trained with " + joined(differing),
                         {.operation = "resume",
                          .advice = "Give the old values, or start another run; to go on with the "
                                    "new ones on purpose, add" +
@@ -183,7 +184,7 @@ std::vector<std::string> recorded_changes(const RunFolder& folder) {
 }
 
 void ChangedInput::restored(const std::string& metadata) {
-  batches_.seek(saved_count(nlohmann::json::parse(metadata), "position"));
+  batches_.seek(saved_count(nlohmann::json::parse(metadata, nullptr, false), "position"));
 }
 
 void check_counts(std::int64_t step, std::int64_t batches, const std::string& training_metadata) {

@@ -42,7 +42,8 @@ std::vector<Change> check_changes(config::Config& config, const std::string& dat
 /// Keys of the identity whose change check_changes() has recorded in the run's configuration.
 std::vector<std::string> recorded_changes(const RunFolder& folder);
 
-/// The batches of a resumed run whose data, batch size or seed were changed on purpose. Restores
+/// The batches of a resumed run whose data, batch size or seed were changed on purpose, or whose
+/// workers train on their own, each on a part of a batch that depends on their number. Restores
 /// only the saved position: the run continues with that batch of the new data. Keeps a reference.
 class ChangedInput final : public Saveable {
  public:

@@ -14,6 +14,7 @@
 #include "trireme/base/sha256.h"
 #include "trireme/observe/folder_lock.h"
 #include "trireme/sync/sync_plan.h"
+#include "trireme/train/config/schema.h"
 
 namespace trireme::inline v0::train {
 namespace {
@@ -168,6 +169,13 @@ void RunFolder::put(const std::string& name, const std::string& text) const {
 }
 
 void RunFolder::copy_config(const RunFolder& from) const {
+  constexpr const char* kPath = "checkpoint.path";
+  if (!config::text_in_file(from.config(), kPath).value_or("").empty()) {
+    config::Config config = read_config(from.config());
+    restore_sources(config, from.config());
+    config.assign(kPath, std::string(), "copied from " + from.path());
+    return write_config(config);
+  }
   put(kConfig, text_of(*storage_->open(from.config())));
 }
 

@@ -68,7 +68,8 @@ class RunFolder {
   void clear() const;
   /// Writes the resolved configuration, with the hash of its identity on top. Atomic and durable.
   void write_config(const config::Config& config) const;
-  /// Writes the configuration that `from` has now in the same way.
+  /// Writes the configuration that `from` has now in the same way, but without its checkpoint.path:
+  /// the checkpoints here are in this folder.
   void copy_config(const RunFolder& from) const;
   /// A resumed run may get a configuration that its checkpoint does not fit. keep_config() puts the
   /// former one aside. Rank 0 drops that once it has loaded the checkpoint, else takes it again. If

@@ -388,6 +388,26 @@ TEST_F(RunFolderTest, ConfigKeepsWhereItsValuesCameFrom) {
   EXPECT_EQ(edited.source("train.clip"), "--set");
 }
 
+// RUN/best, which `train --resume` takes.
+TEST_F(RunFolderTest, ACopiedConfigurationHasItsCheckpointsInItsOwnFolder) {
+  const auto none = [](const char*) { return nullptr; };
+  fs::create_directories("a/best");
+  const RunFolder run("a"), best("a/best");
+  run.write_config(
+      train::read_config("", none, {"checkpoint.path=s3://models/a", "train.steps=7"}));
+  best.copy_config(run);
+  saved("a/best", 3);
+  config::Config copied = train::read_config(best.config(), none, {});
+  train::restore_sources(copied, best.config());
+  EXPECT_EQ(copied.text("checkpoint.path"), "");
+  EXPECT_EQ(copied.integer("train.steps"), 7);
+  EXPECT_EQ(copied.source("train.steps"), "--set");
+  RunClaim claim({.resume = "a/best"});
+  claim.keep_checkpoints_at(copied.text("checkpoint.path"));
+  EXPECT_TRUE(claim.resumes());
+  EXPECT_EQ(claim.folder().newest_step(), 3);
+}
+
 TEST_F(RunFolderTest, AnotherSyncLeavesTheServersKeysBehind) {
   const auto none = [](const char*) { return nullptr; };
   const auto read_again = [&](const std::vector<std::string>& set) {
