@@ -24,12 +24,6 @@ constexpr const char* kFaint = "\x1b[2m";
 constexpr const char* kGreen = "\x1b[32m";
 constexpr const char* kOff = "\x1b[0m";
 
-std::string formatted(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 std::string percent(double part, double whole) {
   return formatted("%.0f %%", whole > 0 ? 100 * part / whole : 0);
 }

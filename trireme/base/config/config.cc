@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "trireme/base/file.h"
 #include "trireme/base/nearest.h"
 #include "trireme/base/shortened.h"
+#include "trireme/base/parse_number.h"
 #include "trireme/base/utf8.h"
 #include "trireme/base/words.h"
 
@@ -73,12 +73,6 @@ std::string table_of(std::string_view name) {
   return dot == std::string_view::npos ? "" : std::string(name.substr(0, dot));
 }
 
-template <class T>
-bool parse_number(std::string_view text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 // The value of `key` that `text` (from an environment variable or --set) denotes.
 Value parse_value(const Key& key, std::string_view text, const std::string& where) {
   switch (key.type()) {
@@ -87,10 +81,10 @@ Value parse_value(const Key& key, std::string_view text, const std::string& wher
       if (text == "false" || text == "0") return false;
       break;
     case Type::Integer:
-      if (std::int64_t value = 0; parse_number(text, value)) return value;
+      if (const auto value = parse_number<std::int64_t>(text)) return *value;
       break;
     case Type::Number:
-      if (double value = 0; parse_number(text, value)) return value;
+      if (const auto value = parse_number<double>(text)) return *value;
       break;
     case Type::Text:
       if (text.size() >= 2 && text.front() == '"' && text.back() == '"') {

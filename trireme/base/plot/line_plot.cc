@@ -6,6 +6,7 @@
 
 #include "trireme/base/plot/svg.h"
 #include "trireme/base/plot/svg_legend.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0 {
 namespace {
@@ -36,24 +37,10 @@ struct Frame {
   }
 };
 
-std::string thousands(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.0f", value);
-  std::string out = text;
-  for (std::size_t i = out.size(); i > 3 && out[i - 4] != '-'; i -= 3) out.insert(i - 3, 1, ',');
-  return out;
-}
-
-std::string formatted(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 // Uses an exponent if the digits would not fit beside the axis (the loss of a diverging run).
 std::string tick_text(double value, double distance) {
   if (distance >= 1e6 || distance < 1e-5 || std::abs(value) >= 1e7) return formatted("%.6g", value);
-  if (distance >= 1) return thousands(value);
+  if (distance >= 1) return grouped(std::lround(value));
   char text[32];
   std::snprintf(text, sizeof text, "%.*f", static_cast<int>(std::ceil(-std::log10(distance))),
                 value);

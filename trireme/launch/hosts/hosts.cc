@@ -1,13 +1,14 @@
 #include "trireme/launch/hosts/hosts.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <sstream>
 #include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/joined.h"
+#include "trireme/base/parse_number.h"
 #include "trireme/base/words.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
@@ -24,10 +25,7 @@ constexpr int kMostSlots = 65'536;
 }
 
 int slots_from(const std::string& text, const std::string& where) {
-  int slots = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slots);
-  if (error == std::errc() && end == text.data() + text.size() && slots >= 1 && slots <= kMostSlots)
-    return slots;
+  if (const auto slots = parse_number<int>(text); slots >= 1 && slots <= kMostSlots) return *slots;
   refuse_host(where, "\"" + text + "\" is no number of slots from 1 to " + grouped(kMostSlots));
 }
 
