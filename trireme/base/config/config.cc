@@ -14,6 +14,7 @@
 #include "trireme/base/config/toml_nesting.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/nearest.h"
 #include "trireme/base/shortened.h"
 #include "trireme/base/parse_number.h"
@@ -104,7 +105,7 @@ std::string node_type(const toml::node& node) {
 }
 
 // Writes an array of tables as "x=1 y=z; x=2". `what`: its file, line and key.
-std::optional<std::string> joined(const toml::array& array, const std::string& what) {
+std::optional<std::string> text_of_tables(const toml::array& array, const std::string& what) {
   std::string text;
   for (const toml::node& element : array) {
     const toml::table* table = element.as_table();
@@ -148,7 +149,7 @@ Value node_value(const Key& key, const toml::node& node, const std::string& wher
     case Type::Text:
       if (const auto* value = node.as_string()) return value->get();
       if (const auto* array = node.as_array(); array != nullptr && key.tables) {
-        if (auto text = joined(*array, where + ": " + key.name)) return *std::move(text);
+        if (auto text = text_of_tables(*array, where + ": " + key.name)) return *std::move(text);
       }
       if (const auto* value = node.as_integer(); value != nullptr && key.numbers)
         return std::to_string(value->get());
@@ -277,9 +278,7 @@ std::string Schema::help() const {
       out << '\n';
     }
     out << key.name << " = " << config::to_toml(key.fallback) << "  (" << describe(key.type());
-    for (std::size_t i = 0; i < key.choices.size(); ++i) {
-      out << (i == 0 ? ": " : " | ") << key.choices[i];
-    }
+    if (!key.choices.empty()) out << ": " << joined(key.choices, {}, " | ");
     if (key.type() == Type::Integer || key.type() == Type::Number) {
       if (std::isfinite(key.minimum)) out << ", at least " << number_text(key.minimum);
       if (std::isfinite(key.maximum)) out << ", at most " << number_text(key.maximum);
@@ -349,10 +348,8 @@ void Config::store(const Key& key, Value value, const std::string& where,
   if (const auto* text = std::get_if<std::string>(&value);
       text != nullptr && !key.choices.empty()) {
     if (std::find(key.choices.begin(), key.choices.end(), *text) == key.choices.end()) {
-      std::string list;
-      for (const std::string& choice : key.choices) list += (list.empty() ? "" : ", ") + choice;
       refuse_config(where + ": " + key.name + " cannot be " + shortened(shown),
-                    "This release has: " + list + ".");
+                    "This release has: " + joined(key.choices) + ".");
     }
   }
   double number = 0;

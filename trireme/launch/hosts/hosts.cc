@@ -82,10 +82,10 @@ std::string describe_group(const char* one, const std::vector<int>& numbers) {
   const std::string first = std::to_string(numbers.front());
   if (numbers.size() == 1) return std::string(one) + " " + first;
   const bool run = numbers.back() - numbers.front() + 1 == static_cast<int>(numbers.size());
-  std::string text = std::string(one) + "s " + first;
-  if (run && numbers.size() > 2) return text + " to " + std::to_string(numbers.back());
-  for (std::size_t i = 1; i < numbers.size(); ++i) text += ", " + std::to_string(numbers[i]);
-  return text;
+  if (run && numbers.size() > 2)
+    return std::string(one) + "s " + first + " to " + std::to_string(numbers.back());
+  return std::string(one) + "s " +
+         joined(numbers, [](int number) { return std::to_string(number); });
 }
 
 }  // namespace
@@ -163,12 +163,12 @@ std::string describe_places(const rendezvous::Roles& roles, const std::vector<Ho
       else
         (role == Role::Server ? servers : workers).push_back(roles.number_of(process));
     }
-    std::string own;
-    for (const std::string& group :
-         {describe_group("rank", workers), describe_group("server", servers),
-          std::string(evaluator ? "the evaluator" : "")})
-      if (!group.empty()) own += (own.empty() ? "" : ", ") + group;
-    text += (host > 0 ? "; " : "") + hosts[host].name + ": " + (own.empty() ? "nothing" : own);
+    std::vector<std::string> own = {describe_group("rank", workers),
+                                    describe_group("server", servers),
+                                    evaluator ? "the evaluator" : ""};
+    std::erase(own, "");
+    text +=
+        (host > 0 ? "; " : "") + hosts[host].name + ": " + (own.empty() ? "nothing" : joined(own));
   }
   return text;
 }
