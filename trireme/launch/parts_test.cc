@@ -14,6 +14,7 @@
 #include "trireme/launch/hosts/cores.h"
 #include "trireme/launch/hosts/sources.h"
 #include "trireme/launch/hosts/spawn.h"
+#include "trireme/launch/launch.h"
 #include "trireme/launch/output.h"
 
 namespace trireme::launch {
@@ -86,6 +87,27 @@ TEST(Output, IsInterruptedThoughAnotherWriterFillsThePipe) {
 }
 
 TEST(LineSource, GivesWholeLinesAndTheRestAtTheEnd) {
+TEST(Launch, RefusesANumberOfRanksThatIsNone) {
+  for (const int ranks : {0, -1})
+    EXPECT_THROW(launch({.ranks = ranks, .command = {"true"}}), ConfigError) << ranks;
+}
+
+// Standard error may be a pipe that nobody reads.
+TEST(Output, TheLinesOfASupervisorDoNotWaitForAReader) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  while (write(ends[1], "full", 4) > 0) {
+  }
+  fcntl(ends[1], F_SETFL, 0);
+  EXPECT_FALSE(write_until(-1, ends[1], "no room\n", std::chrono::milliseconds(1)));
+  const int before = dup(STDERR_FILENO);
+  dup2(ends[1], STDERR_FILENO);
+  say("rank 1 was lost");
+  dup2(before, STDERR_FILENO);
+  for (const int descriptor : {ends[0], ends[1], before}) close(descriptor);
+}
+
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   std::vector<std::string> lines;

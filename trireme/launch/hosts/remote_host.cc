@@ -165,8 +165,7 @@ void RemoteHost::on_message(const Message& message) {
 void RemoteHost::on_words(std::string_view line) {
   while (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) return;
-  if (ready_ && !ended_)
-    write_all(STDERR_FILENO, "[" + options_.name + "] " + std::string(line) + "\n");
+  if (ready_ && !ended_) say_line("[" + options_.name + "] " + std::string(line));
   said_.emplace_back(line);
   if (said_.size() > kMostWords) said_.erase(said_.begin());
 }
