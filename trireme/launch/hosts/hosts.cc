@@ -31,12 +31,18 @@ int slots_from(const std::string& text, const std::string& where) {
 
 // ssh takes a name that begins with - as an option.
 void check_name(const std::string& name, const std::string& where) {
-  const std::size_t host = name.find('@') == name.npos ? 0 : name.find('@') + 1;
+  const std::size_t host = name.size() - host_without_user(name).size();
   const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char letter) {
-    return std::isalnum(letter) != 0 || std::strchr("._-@:[]%", letter) != nullptr;
+    return std::isalnum(letter) != 0 || std::strchr("._-@:%", letter) != nullptr;
   });
   if (host < name.size() && name[0] != '-' && name[0] != '@' && name[host] != '-' && plain) return;
   refuse_host(where, "\"" + name + "\" is no name of a host");
+}
+
+// ssh takes an IPv6 address without brackets, also after "me@".
+std::string name_for_ssh(const std::string& name) {
+  const std::string host = host_without_user(name);
+  return name.substr(0, name.size() - host.size()) + net::without_brackets(host);
 }
 
 // "node07:4", "[fd00::7]:4"; a name with several colons and no brackets is an IPv6 address.
@@ -49,8 +55,8 @@ HostSlots host_from(const std::string& text, const std::string& where) {
     host.name = text.substr(0, colon);
     host.slots = slots_from(text.substr(colon + 1), where);
   }
+  host.name = name_for_ssh(host.name);
   check_name(host.name, where);
-  host.name = net::without_brackets(host.name);
   return host;
 }
 
@@ -67,7 +73,7 @@ void add_host(std::vector<HostSlots>& hosts, HostSlots host, const std::string& 
 HostSlots host_of_line(std::istringstream& words, const std::string& first,
                        const std::string& where) {
   HostSlots host = host_from(first, where);
-  bool given = host.name != net::without_brackets(first);  // "node07:4"
+  bool given = host.name != name_for_ssh(first);  // "node07:4"
   for (std::string word; words >> word;) {
     if (!word.starts_with("slots=")) refuse_host(where, "\"" + word + "\" is not slots=NUMBER");
     if (std::exchange(given, true)) refuse_host(where, "slots are given twice");
