@@ -16,8 +16,8 @@
 #include "trireme/base/file.h"
 #include "trireme/base/joined.h"
 #include "trireme/base/nearest.h"
-#include "trireme/base/shortened.h"
 #include "trireme/base/parse_number.h"
+#include "trireme/base/shortened.h"
 #include "trireme/base/utf8.h"
 #include "trireme/base/words.h"
 
@@ -305,9 +305,14 @@ void Config::read_text(std::string_view text, const std::string& path) {
     return a.second->source().begin.line < b.second->source().begin.line;
   });
   const std::string base = path.substr(path.rfind('/') + 1);
+  std::map<std::string, std::string, std::less<>> lines;  // by key
   for (const auto& [name, node] : nodes) {
     const std::string line = ":" + std::to_string(node->source().begin.line);
     const Key& key = schema_.at(name, path + line);
+    // TOML itself takes a = 1 in the table [t] and "t.a" = 2 for two keys.
+    if (const auto [first, is_new] = lines.emplace(name, base + line); !is_new)
+      refuse_config(path + line + ": " + name + " has a value already, from " + first->second,
+                    "Leave one of them out.");
     store(key, node_value(key, *node, path + line), path + line, base + line);
   }
 }
