@@ -29,7 +29,7 @@ struct Frame {
     return kHeight - kBottom - share(value, y) * (kHeight - top - kBottom);
   }
   bool holds(double px, double py) const {
-    return std::isfinite(py) && (!logarithmic || (px > 0 && py > 0));
+    return std::isfinite(px) && std::isfinite(py) && (!logarithmic || (px > 0 && py > 0));
   }
   double share(double value, const Range& range) const {
     if (logarithmic) return std::log(value / range.low) / std::log(range.high / range.low);
@@ -63,12 +63,13 @@ std::vector<double> decade_ticks(const Range& range) {
   return ticks;
 }
 
-// Powers of two within the range.
+// Powers of two within the range; without one, its ends.
 std::vector<double> doubling_ticks(const Range& range) {
   std::vector<double> ticks;
   for (double tick = std::exp2(std::ceil(std::log2(range.low) - 1e-9));
        tick <= range.high * (1 + 1e-9); tick *= 2)
     ticks.push_back(tick);
+  if (ticks.empty()) return {range.low, range.high};
   return ticks;
 }
 
@@ -172,7 +173,7 @@ void draw_curve(Svg& svg, const Curve& curve, const Frame& frame) {
     if (frame.holds(x, y)) points.emplace_back(frame.px(x), frame.py(y));
   }
   svg.path(points, {.stroke = curve.color, .width = curve.width, .opacity = curve.opacity});
-  if (curve.markers) {
+  if (curve.markers || points.size() == 1) {  // one point makes no line
     for (const auto& [x, y] : points) {
       svg.circle(x, y, 3.2, {.stroke = curve.color, .width = 1.5, .fill = "#ffffff"});
     }
@@ -256,6 +257,7 @@ std::string draw(const LinePlot& plot) {
   frame.top += legend_height(legend, wide) + 12;
   draw_axes(svg, plot, frame);
   for (const Reference& reference : plot.references) {
+    if (!frame.holds(1, reference.y)) continue;
     const double y = frame.py(reference.y);
     svg.line(kLeft, y, kWidth - kRight, y,
              {.stroke = reference.color, .width = 1.4, .dashes = "6 4"});
