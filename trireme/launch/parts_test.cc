@@ -86,7 +86,6 @@ TEST(Output, IsInterruptedThoughAnotherWriterFillsThePipe) {
   close(interrupt);
 }
 
-TEST(LineSource, GivesWholeLinesAndTheRestAtTheEnd) {
 TEST(Launch, RefusesANumberOfRanksThatIsNone) {
   for (const int ranks : {0, -1})
     EXPECT_THROW(launch({.ranks = ranks, .command = {"true"}}), ConfigError) << ranks;
@@ -108,6 +107,7 @@ TEST(Output, TheLinesOfASupervisorDoNotWaitForAReader) {
   for (const int descriptor : {ends[0], ends[1], before}) close(descriptor);
 }
 
+TEST(LineSource, GivesWholeLinesAndTheRestAtTheEnd) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   std::vector<std::string> lines;
@@ -138,6 +138,12 @@ TEST(Spawn, SaysWhatItCannotRun) {
   chmod(path.c_str(), 0700);
   EXPECT_THROW(spawn({.command = {path}, .environment = {}}), ConfigError);
   std::remove(path.c_str());
+  try {
+    spawn({.command = {"true", std::string(1 << 20, 'x')}, .environment = {}});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("shorter"));
+  }
 }
 
 }  // namespace
