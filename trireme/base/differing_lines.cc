@@ -4,6 +4,8 @@
 #include <set>
 #include <vector>
 
+#include "trireme/base/joined.h"
+
 namespace trireme::inline v0 {
 namespace {
 
@@ -22,13 +24,9 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 std::string differing_lines(std::string_view text, std::string_view other) {
   const auto theirs = lines_of(other);
   const std::set<std::string_view> known(theirs.begin(), theirs.end());
-  std::string differing;
-  for (const std::string_view line : lines_of(text)) {
-    if (known.contains(line)) continue;
-    if (!differing.empty()) differing += ", ";
-    differing += line;
-  }
-  return differing.empty() ? "nothing" : differing;
+  std::vector<std::string_view> differing = lines_of(text);
+  std::erase_if(differing, [&](std::string_view line) { return known.contains(line); });
+  return differing.empty() ? "nothing" : joined(differing);
 }
 
 }  // namespace trireme::inline v0

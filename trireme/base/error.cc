@@ -10,30 +10,27 @@
 #include <system_error>
 #include <typeinfo>
 #include <utility>
+#include <vector>
+
+#include "trireme/base/joined.h"
 
 namespace trireme::inline v0 {
 namespace {
 
-void append(std::string& place, const std::string& part) {
-  if (part.empty()) return;
-  if (!place.empty()) place += ", ";
-  place += part;
-}
-
 std::string where(const ErrorContext& context) {
-  std::string place;
+  std::vector<std::string> place;
   if (context.rank >= 0) {
-    append(place, "rank " + std::to_string(context.rank) +
-                      (context.host.empty() ? "" : " on host " + context.host));
+    place.push_back("rank " + std::to_string(context.rank) +
+                    (context.host.empty() ? "" : " on host " + context.host));
   } else if (!context.host.empty()) {
-    append(place, "host " + context.host);
+    place.push_back("host " + context.host);
   }
   std::string operation = context.operation;
   if (!context.label.empty()) operation += (operation.empty() ? "" : " ") + context.label;
-  append(place, operation);
-  if (context.peer >= 0) append(place, "peer " + std::to_string(context.peer));
-  if (context.step >= 0) append(place, "step " + std::to_string(context.step));
-  return place;
+  if (!operation.empty()) place.push_back(std::move(operation));
+  if (context.peer >= 0) place.push_back("peer " + std::to_string(context.peer));
+  if (context.step >= 0) place.push_back("step " + std::to_string(context.step));
+  return joined(place);
 }
 
 std::string sentence(const std::string& message, const ErrorContext& context) {

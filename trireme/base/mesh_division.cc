@@ -1,23 +1,26 @@
 #include "trireme/base/mesh_division.h"
 
+#include <string>
 #include <utility>
+#include <vector>
+
+#include "trireme/base/joined.h"
 
 namespace trireme::inline v0 {
 namespace {
 
 // "parallel.pipeline x parallel.tensor = 2 x 2 = 4"
 std::string product_of(const MeshShape& shape, std::int64_t product) {
-  std::string names, numbers;
-  int axes = 0;
+  std::vector<std::string> names, numbers;
   for (const auto& [name, size] : {std::pair{"parallel.pipeline", shape.pipeline},
                                    {"parallel.context", shape.context},
                                    {"parallel.tensor", shape.tensor}}) {
     if (size == 1) continue;
-    names += (axes == 0 ? "" : " x ") + std::string(name);
-    numbers += (axes == 0 ? "" : " x ") + std::to_string(size);
-    ++axes;
+    names.emplace_back(name);
+    numbers.push_back(std::to_string(size));
   }
-  return names + " = " + numbers + (axes > 1 ? " = " + std::to_string(product) : std::string());
+  return joined(names, {}, " x ") + " = " + joined(numbers, {}, " x ") +
+         (names.size() > 1 ? " = " + std::to_string(product) : std::string());
 }
 
 }  // namespace

@@ -90,6 +90,12 @@ std::string duration_text(double seconds) {
   return in_two(hours / 24, "d", hours % 24, "h");
 }
 
+std::string formatted(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
 std::string number_text(double value) {
   char text[64];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};

@@ -1,10 +1,10 @@
 #include "trireme/job/options.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 
 #include "trireme/base/error.h"
+#include "trireme/base/parse_number.h"
 #include "trireme/base/transports.h"
 #include "trireme/comm/choice/selection.h"
 #include "trireme/observe/machine.h"
@@ -40,8 +40,7 @@ void take_sockets(const rendezvous::Getenv& get, int& value) {
   std::string given = std::to_string(value);
   if (text && !text->empty() && value == JobOptions().sockets) {
     given = *text;
-    const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), value);
-    if (error != std::errc() || end != given.data() + given.size()) value = 0;
+    value = parse_number<int>(given).value_or(0);
   }
   if (value >= 1 && value <= kMostSockets) return;
   throw ConfigError(

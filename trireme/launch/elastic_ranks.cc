@@ -26,7 +26,7 @@ ElasticRanks::ElasticRanks(const JobContext& job, Processes& processes, ProcessS
       group_(*job.options.elastic, job.options.ranks) {}
 
 bool ElasticRanks::may_change() const {
-  return !stop_.failed() && !workers_.finished() && workers_.ended() == 0;
+  return !stop_.begun() && !workers_.finished() && workers_.ended() == 0;
 }
 
 void ElasticRanks::joined(int process) {

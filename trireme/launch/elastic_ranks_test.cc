@@ -93,6 +93,20 @@ TEST_F(ElasticRanksTest, AProcessThatHasEndedMeanwhileGetsNoPlace) {
   EXPECT_EQ(coordinator.epochs.size(), 1u);
 }
 
+// It would wait for ranks that are ending.
+TEST_F(ElasticRanksTest, AProcessThatJoinsAJobThatStopsGetsNoPlace) {
+  EXPECT_TRUE(ranks.lost(1, {.exit = {137, 9}}));
+  ASSERT_EQ(coordinator.epochs.size(), 1u);
+  in_context(waiter, [this] {
+    for (const int process : {0, 1}) processes.note_end(process, {143});
+    stop.on_signal(SIGTERM);
+    processes[1].exit.reset();  // another one had been started
+    ranks.joined(1);
+    ranks.resize(1);
+  });
+  EXPECT_EQ(coordinator.epochs.size(), 1u);
+}
+
 struct WaitingRanksTest : ElasticRanksTest {
   WaitingRanksTest() : ElasticRanksTest({.min = 2, .max = 2}) {}
 };

@@ -4,8 +4,10 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/words.h"
 #include "trireme/launch/output.h"
 #include "trireme/launch/rank_end.h"
@@ -88,14 +90,13 @@ void JobStop::kill_after(Duration delay, int signal) {
 // Processes may be in a long validation, or never look for signals.
 void JobStop::kill_late() {
   job_.run_after(job_.options.stop_grace, [this] {
-    std::string late;
+    std::vector<std::string> late;
     for (int process = 0; process < processes_.count(); ++process)
-      if (processes_[process].runs())
-        late += (late.empty() ? "" : ", ") + job_.roles.name_of(process);
+      if (processes_[process].runs()) late.push_back(job_.roles.name_of(process));
     if (late.empty()) return;
     say("killed, since they did not end within " +
-        duration_text(to_seconds(job_.options.stop_grace)) + " after the request to stop: " + late +
-        ". Their work since the last checkpoint is lost.");
+        duration_text(to_seconds(job_.options.stop_grace)) + " after the request to stop: " +
+        joined(late) + ". Their work since the last checkpoint is lost.");
     processes_.signal_all(SIGKILL);
   });
 }

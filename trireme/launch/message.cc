@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/base/parse_number.h"
 #include "trireme/net/socket.h"
 
 namespace trireme::inline v0::launch {
@@ -18,11 +18,8 @@ constexpr std::size_t kLongestHeader = 1 << 20;
 constexpr std::size_t kLongestField = 1 << 24;
 
 long to_number(const std::string& text) {
-  long value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    refuse_message("has text in place of a number");
-  return value;
+  if (const auto value = parse_number<long>(text)) return *value;
+  refuse_message("has text in place of a number");
 }
 
 }  // namespace

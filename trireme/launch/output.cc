@@ -17,6 +17,15 @@
 namespace trireme::inline v0::launch {
 namespace {
 
+constexpr Duration kRoom = std::chrono::seconds(1);
+
+// For poll(); -1 if `end` is never.
+int milliseconds_until(TimePoint end) noexcept {
+  if (end == TimePoint::max()) return -1;
+  const Duration rest = std::max<Duration>(end - steady_now(), Duration::zero());
+  return static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(rest).count());
+}
+
 // `evaluator`, or the number of the process in its role, after `server` or `rank`.
 std::string process_name(const rendezvous::Roles& roles, int process, const char* evaluator,
                          const char* server, const char* rank) {
@@ -37,7 +46,11 @@ Descriptor never_blocking(int descriptor) noexcept {
 
 }  // namespace
 
-void say(const std::string& line) noexcept { write_all(STDERR_FILENO, "trireme: " + line + "\n"); }
+void say_line(const std::string& line) noexcept {
+  write_until(-1, STDERR_FILENO, line + "\n", kRoom);
+}
+
+void say(const std::string& line) noexcept { say_line("trireme: " + line); }
 
 void write_all(int descriptor, std::string_view text) noexcept {
   while (!text.empty()) {
@@ -53,13 +66,15 @@ void write_all(int descriptor, std::string_view text) noexcept {
   }
 }
 
-bool write_until(int interrupt, int descriptor, std::string_view text) noexcept {
+bool write_until(int interrupt, int descriptor, std::string_view text, Duration patience) noexcept {
+  const TimePoint end = Deadline::in(patience).from(steady_now());
   const Descriptor own = never_blocking(descriptor);
   const int out = own ? own.get() : descriptor;
   bool all = true;
   while (!text.empty() && all) {
     pollfd either[2] = {{out, POLLOUT, 0}, {interrupt, POLLIN, 0}};
-    all = ::poll(either, 2, -1) <= 0 || either[0].revents != 0;
+    if (::poll(either, 2, milliseconds_until(end)) < 0) continue;
+    all = either[0].revents != 0;
     if (!all) break;
     const ssize_t put = write(out, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
     if (put > 0) {

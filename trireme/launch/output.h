@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/clock.h"
 #include "trireme/base/descriptor.h"
 #include "trireme/launch/launch.h"
 
@@ -29,9 +30,14 @@ class Output {
 
 /// Writes all of `text`, in as many calls of write() as needed.
 void write_all(int descriptor, std::string_view text) noexcept;
-/// "trireme: LINE" on standard error.
+/// The same, but stops and returns false when it would block while `interrupt` is readable, or
+/// longer than `patience`.
+bool write_until(int interrupt, int descriptor, std::string_view text,
+                 Duration patience = Duration::max()) noexcept;
+/// Writes a line to standard error. If it has no room there within a second, since nobody reads, the
+/// rest of it is dropped: who supervises processes must not wait for a reader.
+void say_line(const std::string& line) noexcept;
+/// The same with "trireme: " before the line.
 void say(const std::string& line) noexcept;
-/// The same, but stops and returns false when it would block while `interrupt` is readable.
-bool write_until(int interrupt, int descriptor, std::string_view text) noexcept;
 
 }  // namespace trireme::inline v0::launch

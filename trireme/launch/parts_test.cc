@@ -14,6 +14,7 @@
 #include "trireme/launch/hosts/cores.h"
 #include "trireme/launch/hosts/sources.h"
 #include "trireme/launch/hosts/spawn.h"
+#include "trireme/launch/launch.h"
 #include "trireme/launch/output.h"
 
 namespace trireme::launch {
@@ -85,6 +86,27 @@ TEST(Output, IsInterruptedThoughAnotherWriterFillsThePipe) {
   close(interrupt);
 }
 
+TEST(Launch, RefusesANumberOfRanksThatIsNone) {
+  for (const int ranks : {0, -1})
+    EXPECT_THROW(launch({.ranks = ranks, .command = {"true"}}), ConfigError) << ranks;
+}
+
+// Standard error may be a pipe that nobody reads.
+TEST(Output, TheLinesOfASupervisorDoNotWaitForAReader) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  while (write(ends[1], "full", 4) > 0) {
+  }
+  fcntl(ends[1], F_SETFL, 0);
+  EXPECT_FALSE(write_until(-1, ends[1], "no room\n", std::chrono::milliseconds(1)));
+  const int before = dup(STDERR_FILENO);
+  dup2(ends[1], STDERR_FILENO);
+  say("rank 1 was lost");
+  dup2(before, STDERR_FILENO);
+  for (const int descriptor : {ends[0], ends[1], before}) close(descriptor);
+}
+
 TEST(LineSource, GivesWholeLinesAndTheRestAtTheEnd) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -116,6 +138,12 @@ TEST(Spawn, SaysWhatItCannotRun) {
   chmod(path.c_str(), 0700);
   EXPECT_THROW(spawn({.command = {path}, .environment = {}}), ConfigError);
   std::remove(path.c_str());
+  try {
+    spawn({.command = {"true", std::string(1 << 20, 'x')}, .environment = {}});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("shorter"));
+  }
 }
 
 }  // namespace

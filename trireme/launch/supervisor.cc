@@ -29,6 +29,13 @@ constexpr Duration kOutputGrace = std::chrono::milliseconds(300);
 constexpr Duration kHostGrace = std::chrono::seconds(3);
 constexpr Duration kLook = std::chrono::milliseconds(100);
 
+const LaunchOptions& checked(const LaunchOptions& options) {
+  if (options.ranks >= 1 && options.servers >= 0 && !options.command.empty()) return options;
+  throw ConfigError(
+      "needs at least one rank and a program",
+      {.operation = "launch", .advice = "For example: trireme launch -n 2 -- ./program"});
+}
+
 bool is_readable(int descriptor) {
   pollfd one{descriptor, POLLIN, 0};
   return ::poll(&one, 1, 0) > 0;
@@ -53,7 +60,7 @@ class Supervisor::Starter final : public ProgressSource {
 };
 
 Supervisor::Supervisor(const LaunchOptions& options)
-    : options_(options),
+    : options_(checked(options)),
       host_(observe::host_name()),
       roles_(options.roles()),
       hosts_(options),
@@ -66,11 +73,6 @@ Supervisor::Supervisor(const LaunchOptions& options)
       stop_(job_, processes_, [this] { stop_restarting(); }),
       workers_(job_, processes_, starter_, stop_, [this] { finish(); }) {
   if (options.elastic) elastic_.emplace(job_, processes_, starter_, stop_, workers_);
-  if (options.ranks < 1 || options.servers < 0 || options.command.empty()) {
-    throw ConfigError(
-        "needs at least one rank and a program",
-        {.operation = "launch", .advice = "For example: trireme launch -n 2 -- ./program"});
-  }
   if (hosts_.local_processes() > 0) find_program(options.command.front());
   outlive_readers();
   output_ = std::make_unique<Output>(options);
@@ -169,7 +171,7 @@ LaunchResult Supervisor::run() {
 
 // All hosts answer before the first process is started.
 void Supervisor::open_hosts() {
-  if (hosts_.several()) write_all(STDERR_FILENO, "trireme: " + hosts_.describe() + "\n");
+  if (hosts_.several()) say(hosts_.describe());
   const HostEvents events{
       .on_line = [this](int rank, bool error,
                         std::string_view line) { output_->line(rank, error, line); },

@@ -38,8 +38,6 @@ Grant ask_for(const Descriptor& file, int command) {
   return errno == EAGAIN || errno == EACCES ? Grant::Refused : Grant::NotKnownHere;
 }
 
-Grant lock_open_file(const Descriptor& file) { return ask_for(file, F_OFD_SETLK); }
-
 // Whether the holder's kernel is this one, so that its lock on the open file can be seen here.
 bool is_one_kernel(const std::optional<LockHolder>& holder, const LockHolder& self, bool shared) {
   return !shared || (holder && !self.boot.empty() && holder->boot == self.boot);
@@ -118,13 +116,17 @@ struct FolderLock::Impl {
          .advice = "Wait until that job has ended, or stop it; or give another folder."});
   }
 
-  std::string unique_name(const char* kind = ".") const {
+  std::string unique_name() const {
     static std::atomic<int> counter{0};
     std::string host = self.host;
     for (char& c : host)
       if (c == '/') c = '_';
-    return path + kind + host.substr(0, 64) + "." + std::to_string(self.process) + "." +
+    return path + "." + host.substr(0, 64) + "." + std::to_string(self.process) + "." +
            std::to_string(self.start_time) + "." + std::to_string(counter++);
+  }
+
+  Grant lock_open_file(const Descriptor& open) const {
+    return options.open_file_locks ? ask_for(open, F_OFD_SETLK) : Grant::NotKnownHere;
   }
 
   void write_holder(const Descriptor& open) const {
@@ -151,33 +153,28 @@ struct FolderLock::Impl {
     return made;
   }
 
-  // For a file system without hard links: the name exists a moment before the content.
-  bool make_in_place() {
-    file = create(path);
-    return static_cast<bool>(file);
-  }
-
-  // False if another process has the name.
-  bool make() {
-    const std::string name = unique_name();
-    Descriptor made = create(name);
-    if (!made) fail("making " + name, EEXIST);
-    const int failed = ::link(name.c_str(), path.c_str()) == 0 ? 0 : errno;
+  // Gives `name` to a locked file that names this holder. False if another process has the name.
+  bool make(const std::string& name) {
+    const std::string first = unique_name();
+    Descriptor made = create(first);
+    if (!made) fail("making " + first, EEXIST);
+    const int failed = ::link(first.c_str(), name.c_str()) == 0 ? 0 : errno;
     struct stat status {};  // over NFS the reply to a successful link() may be lost
     const bool linked = failed == 0 || (::fstat(made.get(), &status) == 0 && status.st_nlink == 2);
-    ::unlink(name.c_str());
+    ::unlink(first.c_str());
     if (linked) {
       file = std::move(made);
       return true;
     }
     if (failed == EEXIST || failed == ENOENT) return false;  // ENOENT: swept; try again
-    if (failed == EPERM || failed == EOPNOTSUPP || failed == ENOSYS || failed == EMLINK)
-      return make_in_place();
-    fail("naming " + path, failed);
+    if (failed != EPERM && failed != EOPNOTSUPP && failed != ENOSYS && failed != EMLINK)
+      fail("naming " + name, failed);
+    file = create(name);  // no hard links: the name exists a moment before the content
+    return static_cast<bool>(file);
   }
 
   // Waits `patience`. True if the file did not change in that time; false as soon as it does.
-  bool is_abandoned(const Descriptor& found) const {
+  bool is_abandoned(const Descriptor& found, const std::string& name) const {
     struct stat before {};
     if (::fstat(found.get(), &before) != 0) return false;
     info(directory + " is locked by a job that cannot be seen from here: waiting up to " +
@@ -187,7 +184,7 @@ struct FolderLock::Impl {
     do {
       std::this_thread::sleep_for(kLook);
       // Opened again, because only then does an NFS client ask the server instead of its cache.
-      const Descriptor again(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+      const Descriptor again(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
       struct stat now {};
       if (!again || ::fstat(again.get(), &now) != 0 || !same_file(before, now)) return false;
       if (time_of(now) != time_of(before)) return false;
@@ -195,60 +192,60 @@ struct FolderLock::Impl {
     return true;
   }
 
-  // Takes the name away from a holder that has ended. Other processes may do the same now, so only
-  // the file that was examined may be removed.
-  void remove_stale(const Descriptor& found) const {
-    if (!is_named(found, path)) return;
-    const std::string aside = unique_name("-ended.");  // sweep() ignores this name
-    if (::rename(path.c_str(), aside.c_str()) != 0) {
-      if (errno == ENOENT) return;
-      fail("removing a lock that was left behind", errno);
-    }
-    // Another process was faster, and this is its file: give the name back. If a third process has
-    // the name by now, the other one has lost its lock.
-    if (!is_named(found, aside) && ::link(aside.c_str(), path.c_str()) != 0 && errno != EEXIST)
-      fail("giving " + path + " its name back", errno);
-    ::unlink(aside.c_str());
-  }
-
-  // Looks once at the lock's file. Returns if the file is gone, or may be gone soon.
-  void look(TimePoint until) const {
-    Descriptor found(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    if (!found && errno == EACCES)  // another user's: read it without a lock
-      found = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!found && errno == ENOENT) return;
-    if (!found) fail("opening " + path, errno);
+  // Whether the holder that `found` names has ended. False: look again. Throws if a job has the
+  // folder; another name than `path` is that of a process that is about to have it.
+  bool has_ended(const Descriptor& found, const std::string& name, TimePoint until) const {
     const auto holder = LockHolder::from_text(content_of(found));
-    Running running = holder ? is_running(*holder, self, shared) : Running::Unknown;
-    if (running == Running::Yes) refuse(holder, "");
-    const Grant grant = lock_open_file(found);
+    const Running running = holder ? is_running(*holder, self, shared) : Running::Unknown;
+    const bool is_lock = name == path;
+    if (running == Running::Yes && is_lock) refuse(holder, "");
+    const Grant grant = running == Running::Yes ? Grant::Refused : lock_open_file(found);
     if (grant == Grant::Refused) {
       // The holder's ranks are ending, or another process is taking the folder over now.
       if (steady_now() > until)
         refuse(holder, running == Running::No ? " (it has ended, but a process that it started "
                                                 "still runs)"
                                               : "");
-      if (running == Running::Unknown && holder) refuse(holder, "");
+      if (running == Running::Unknown && holder && is_lock) refuse(holder, "");
       std::this_thread::sleep_for(kLook);
-      return;
+      return false;
     }
     if (!holder && steady_now() < until) {  // made in place, and not written yet
       std::this_thread::sleep_for(kLook);
-      return;
+      return false;
     }
     const bool is_told = grant == Grant::Given && is_one_kernel(holder, self, shared);
-    if (running == Running::Unknown && !is_told) {
-      if (!is_abandoned(found)) {
-        if (is_named(found, path)) refuse(holder, "");
-        return;
-      }
-    }
-    remove_stale(found);
+    if (running != Running::Unknown || is_told || is_abandoned(found, name)) return true;
+    if (is_named(found, name) && is_lock) refuse(holder, "");
+    return false;
+  }
+
+  // Takes `name`, from a holder that has ended too. False: try again.
+  bool take(const std::string& name, TimePoint until) {
+    if (make(name)) return true;
+    Descriptor found(::open(name.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+    if (!found && errno == EACCES)  // another user's: read it without a lock
+      found = Descriptor(::open(name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+    if (!found && errno == ENOENT) return false;
+    if (!found) fail("opening " + name, errno);
+    if (!has_ended(found, name, until)) return false;
+    // Only the process that has the name `next` may replace the file, so it is still the file that
+    // was examined. If that process was killed, `next` is taken in the same way.
+    const std::string next = name + ".after";
+    if (!take(next, until)) return false;
+    const int failed =
+        is_named(found, name) && ::rename(next.c_str(), name.c_str()) != 0 ? errno : 0;
+    if (is_named(file, name)) return true;
+    if (is_named(file, next)) ::unlink(next.c_str());
+    file = Descriptor();
+    if (failed != 0 && failed != ENOENT) fail("replacing a lock that was left behind", failed);
+    return false;
   }
 
   void acquire() {
     const TimePoint until = steady_now() + options.grace;
-    while (!make()) look(until);
+    while (!take(path, until)) {
+    }
     sweep();
     if (shared) toucher = std::make_unique<Toucher>(file.get(), options.touch_every);
   }

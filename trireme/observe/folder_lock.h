@@ -10,6 +10,9 @@
 //   another kernel, a shared disk    the file's time: a running holder touches it; after `patience`
 //                                    without a touch the holder counts as gone
 //
+// Several processes may find an ended holder. The one that gives its own file the name
+// DIR/.lock.after, by link(), renames it to DIR/.lock. So only a file that was examined is replaced.
+//
 // The holder also has an open-file-description lock (F_OFD_SETLK) on the file, if the file system
 // supports it. That lock alone is not enough: without a lock service (NFS with local_lock, many
 // FUSE file systems) each host grants its own. But if it is refused, a holder certainly runs. It
@@ -45,6 +48,7 @@ struct FolderLockOptions {
   Duration patience = std::chrono::seconds(20);
   /// How long to wait for processes that a killed holder started, while the kernel ends them.
   Duration grace = std::chrono::seconds(10);
+  bool open_file_locks = true;  // false: as on a file system that has none
 };
 
 class FolderLock {

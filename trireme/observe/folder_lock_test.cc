@@ -47,6 +47,30 @@ class FolderLockTest : public ::testing::Test {
   void leave(const LockHolder& holder) const { leave(holder.to_text()); }
   void leave(const std::string& text) const { std::ofstream(directory_ + "/.lock") << text; }
   bool is_empty() const { return fs::is_empty(directory_); }
+  // Eight take the folder at the same moment.
+  void many_at_once(const FolderLockOptions& options) const {
+    std::atomic<int> holders{0}, most{0}, taken{0}, refused{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 8; ++i)
+      threads.emplace_back([&] {
+        try {
+          const FolderLock lock(directory_, options);
+          const int now = ++holders;
+          for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
+          }
+          ++taken;
+          std::this_thread::yield();
+          --holders;
+        } catch (const ConfigError&) {
+          ++refused;
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(most, 1);
+    EXPECT_EQ(taken + refused, 8);
+    EXPECT_GE(taken, 1);
+    EXPECT_TRUE(is_empty());
+  }
 
   std::string directory_;
 };
@@ -208,28 +232,40 @@ TEST_F(FolderLockTest, OfManyAtOnceOneHasIt) {
   for (int round = 0; round < 20; ++round) {
     SCOPED_TRACE(round);
     if (round % 2 == 1) leave(ended());  // then all of them try to take it over
-    std::atomic<int> holders{0}, most{0}, taken{0}, refused{0};
-    std::vector<std::thread> threads;
-    for (int i = 0; i < 8; ++i)
-      threads.emplace_back([&] {
-        try {
-          const FolderLock lock(directory_);
-          const int now = ++holders;
-          for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
-          }
-          ++taken;
-          std::this_thread::yield();
-          --holders;
-        } catch (const ConfigError&) {
-          ++refused;
-        }
-      });
-    for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(most, 1);
-    EXPECT_EQ(taken + refused, 8);
-    EXPECT_GE(taken, 1);
-    EXPECT_TRUE(is_empty());
+    many_at_once({});
   }
+}
+
+TEST_F(FolderLockTest, OfManyAtOnceOneHasItThoughFilesHaveNoLocks) {
+  for (int round = 0; round < 50; ++round) {
+    SCOPED_TRACE(round);
+    leave(ended());
+    many_at_once({.shared = true, .open_file_locks = false});
+  }
+}
+
+// The process that was about to replace the lock of one that had ended was killed, too.
+TEST_F(FolderLockTest, ATakeoverThatWasCutShortIsTakenOver) {
+  leave(ended());
+  std::ofstream(directory_ + "/.lock.after") << ended().to_text();
+  std::ofstream(directory_ + "/.lock.after.after") << "torn";
+  EXPECT_EQ(refusal({.shared = true, .patience = 30ms, .grace = 30ms}), "taken");
+  EXPECT_TRUE(is_empty());
+}
+
+TEST_F(FolderLockTest, AProcessThatIsAboutToHaveTheLockIsWaitedFor) {
+  leave(ended());
+  const std::string after = directory_ + "/.lock.after";
+  std::ofstream(after) << LockHolder::this_process().to_text();
+  EXPECT_THAT(refusal({.grace = 30ms}), HasSubstr("is in use by process"));
+  std::thread gives_up([&] { fs::remove(after); });
+  EXPECT_EQ(refusal({.grace = 1h}), "taken");
+  gives_up.join();
+}
+
+TEST_F(FolderLockTest, ALinkInPlaceOfTheLockIsAResourceError) {
+  fs::create_symlink("nowhere", directory_ + "/.lock");
+  EXPECT_THROW(FolderLock lock(directory_), ResourceError);
 }
 
 TEST_F(FolderLockTest, AFolderThatCannotBeWrittenIsAResourceError) {

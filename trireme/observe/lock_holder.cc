@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "trireme/base/parse_number.h"
 #include "trireme/base/utf8.h"
 #include "trireme/observe/machine.h"
 
@@ -106,10 +106,8 @@ std::optional<LockHolder> LockHolder::from_text(std::string_view text) {
   };
   const auto number = [&](std::string_view key, std::int64_t& value) {
     std::string digits;
-    if (!read(key, digits)) return false;
-    const char* const end = digits.data() + digits.size();
-    const auto [stopped, error] = std::from_chars(digits.data(), end, value);
-    return error == std::errc() && stopped == end && value >= 0;
+    value = read(key, digits) ? parse_number<std::int64_t>(digits).value_or(-1) : -1;
+    return value >= 0;
   };
   const bool whole = read("host", holder.host) && read("machine", holder.machine) &&
                      read("boot", holder.boot) && read("processes", holder.processes) &&

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/base/joined.h"
 #include "trireme/base/words.h"
 
 namespace trireme::inline v0::observe {
@@ -23,12 +24,6 @@ constexpr const char* kBold = "\x1b[1m";     // ECMA-48 codes
 constexpr const char* kFaint = "\x1b[2m";
 constexpr const char* kGreen = "\x1b[32m";
 constexpr const char* kOff = "\x1b[0m";
-
-std::string formatted(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
 
 std::string percent(double part, double whole) {
   return formatted("%.0f %%", whole > 0 ? 100 * part / whole : 0);
@@ -56,19 +51,17 @@ struct Field {
 };
 constexpr int kBarSpare = 4;  // removed after MFU, before tokens/s
 
-std::string joined(const std::vector<Field>& fields, bool color) {
-  std::string out;
-  for (const Field& field : fields) {
-    if (!out.empty()) out += color ? std::string(" ") + kFaint + "·" + kOff + " " : " · ";
-    out += color && field.bold ? kBold + field.text + kOff : field.text;
-  }
-  return out;
+std::string line_of(const std::vector<Field>& fields, bool color) {
+  const auto text = [&](const Field& field) {
+    return color && field.bold ? kBold + field.text + kOff : field.text;
+  };
+  return joined(fields, text, color ? std::string(" ") + kFaint + "·" + kOff + " " : " · ");
 }
 
 // Removes whole fields only: half a word or half a number would mislead.
 void fit(std::vector<Field>& fields, int columns) {
   const auto spare = [](const Field& one, const Field& other) { return one.spare < other.spare; };
-  while (!fields.empty() && width_of(joined(fields, false)) > columns)
+  while (!fields.empty() && width_of(line_of(fields, false)) > columns)
     fields.erase(std::max_element(fields.begin(), fields.end(), spare));
 }
 
@@ -131,17 +124,17 @@ std::string Progress::text(int columns) const {
   // Whole seconds, at least one while steps remain. The 0.01 allows for rounding in the sums.
   if (const auto left = seconds_left(); left && done_ < options_.steps)
     fields.push_back({2, duration_text(std::max(1.0, std::ceil(*left - 0.01))) + " left"});
-  if (!live) return joined(fields, false);
+  if (!live) return line_of(fields, false);
   // The bar comes first, with a space, and uses the columns that the other fields leave.
   if (counted) fields.push_back({kBarSpare, std::string(kLeastBar + 1 - 3, '-')});
   fit(fields, columns);
   const auto room = std::find_if(fields.begin(), fields.end(),
                                  [](const Field& field) { return field.spare == kBarSpare; });
-  if (room == fields.end()) return joined(fields, options_.color);
+  if (room == fields.end()) return line_of(fields, options_.color);
   fields.erase(room);
-  const int cells = std::min(kMostBar, columns - 1 - width_of(joined(fields, false)));
+  const int cells = std::min(kMostBar, columns - 1 - width_of(line_of(fields, false)));
   const double share = static_cast<double>(done_) / static_cast<double>(options_.steps);
-  return bar(share, cells, options_.color) + " " + joined(fields, options_.color);
+  return bar(share, cells, options_.color) + " " + line_of(fields, options_.color);
 }
 
 bool Progress::due(long step) const {

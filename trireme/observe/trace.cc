@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 
 namespace trireme::inline v0::observe {
 namespace {
@@ -231,7 +232,6 @@ std::string chrome_json(std::span<const RankTrace> traces) {
     for (const TraceSpan& span : trace.spans)
       zero = std::min(zero, span.begin + trace.clock_offset);
   Document document;
-  std::string ranks;
   for (const RankTrace& trace : traces) {
     document.name(
         "process_name", trace.rank, 0,
@@ -240,12 +240,14 @@ std::string chrome_json(std::span<const RankTrace> traces) {
       document.name("thread_name", trace.rank, lane + 1, trace.lanes[lane].first);
     for (const TraceSpan& span : trace.spans) document.span(trace, span, zero);
     document.close_all();
-    ranks += std::string(ranks.empty() ? "" : ",") + "{\"rank\":" + std::to_string(trace.rank) +
-             ",\"clock_offset_ns\":" + std::to_string(trace.clock_offset) +
-             ",\"clock_error_ns\":" + std::to_string(trace.clock_error) +
-             ",\"lost_spans\":" + std::to_string(trace.lost) + "}";
   }
-  return document.out + "\n],\"otherData\":{\"ranks\":[" + ranks + "]}}\n";
+  const auto facts = [](const RankTrace& trace) {
+    return "{\"rank\":" + std::to_string(trace.rank) +
+           ",\"clock_offset_ns\":" + std::to_string(trace.clock_offset) +
+           ",\"clock_error_ns\":" + std::to_string(trace.clock_error) +
+           ",\"lost_spans\":" + std::to_string(trace.lost) + "}";
+  };
+  return document.out + "\n],\"otherData\":{\"ranks\":[" + joined(traces, facts, ",") + "]}}\n";
 }
 
 }  // namespace trireme::inline v0::observe

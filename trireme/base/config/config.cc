@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -15,7 +14,9 @@
 #include "trireme/base/config/toml_nesting.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/nearest.h"
+#include "trireme/base/parse_number.h"
 #include "trireme/base/shortened.h"
 #include "trireme/base/utf8.h"
 #include "trireme/base/words.h"
@@ -73,12 +74,6 @@ std::string table_of(std::string_view name) {
   return dot == std::string_view::npos ? "" : std::string(name.substr(0, dot));
 }
 
-template <class T>
-bool parse_number(std::string_view text, T& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
 // The value of `key` that `text` (from an environment variable or --set) denotes.
 Value parse_value(const Key& key, std::string_view text, const std::string& where) {
   switch (key.type()) {
@@ -87,10 +82,10 @@ Value parse_value(const Key& key, std::string_view text, const std::string& wher
       if (text == "false" || text == "0") return false;
       break;
     case Type::Integer:
-      if (std::int64_t value = 0; parse_number(text, value)) return value;
+      if (const auto value = parse_number<std::int64_t>(text)) return *value;
       break;
     case Type::Number:
-      if (double value = 0; parse_number(text, value)) return value;
+      if (const auto value = parse_number<double>(text)) return *value;
       break;
     case Type::Text:
       if (text.size() >= 2 && text.front() == '"' && text.back() == '"') {
@@ -110,7 +105,7 @@ std::string node_type(const toml::node& node) {
 }
 
 // Writes an array of tables as "x=1 y=z; x=2". `what`: its file, line and key.
-std::optional<std::string> joined(const toml::array& array, const std::string& what) {
+std::optional<std::string> text_of_tables(const toml::array& array, const std::string& what) {
   std::string text;
   for (const toml::node& element : array) {
     const toml::table* table = element.as_table();
@@ -154,7 +149,7 @@ Value node_value(const Key& key, const toml::node& node, const std::string& wher
     case Type::Text:
       if (const auto* value = node.as_string()) return value->get();
       if (const auto* array = node.as_array(); array != nullptr && key.tables) {
-        if (auto text = joined(*array, where + ": " + key.name)) return *std::move(text);
+        if (auto text = text_of_tables(*array, where + ": " + key.name)) return *std::move(text);
       }
       if (const auto* value = node.as_integer(); value != nullptr && key.numbers)
         return std::to_string(value->get());
@@ -283,9 +278,7 @@ std::string Schema::help() const {
       out << '\n';
     }
     out << key.name << " = " << config::to_toml(key.fallback) << "  (" << describe(key.type());
-    for (std::size_t i = 0; i < key.choices.size(); ++i) {
-      out << (i == 0 ? ": " : " | ") << key.choices[i];
-    }
+    if (!key.choices.empty()) out << ": " << joined(key.choices, {}, " | ");
     if (key.type() == Type::Integer || key.type() == Type::Number) {
       if (std::isfinite(key.minimum)) out << ", at least " << number_text(key.minimum);
       if (std::isfinite(key.maximum)) out << ", at most " << number_text(key.maximum);
@@ -312,9 +305,14 @@ void Config::read_text(std::string_view text, const std::string& path) {
     return a.second->source().begin.line < b.second->source().begin.line;
   });
   const std::string base = path.substr(path.rfind('/') + 1);
+  std::map<std::string, std::string, std::less<>> lines;  // by key
   for (const auto& [name, node] : nodes) {
     const std::string line = ":" + std::to_string(node->source().begin.line);
     const Key& key = schema_.at(name, path + line);
+    // TOML itself takes a = 1 in the table [t] and "t.a" = 2 for two keys.
+    if (const auto [first, is_new] = lines.emplace(name, base + line); !is_new)
+      refuse_config(path + line + ": " + name + " has a value already, from " + first->second,
+                    "Leave one of them out.");
     store(key, node_value(key, *node, path + line), path + line, base + line);
   }
 }
@@ -355,10 +353,8 @@ void Config::store(const Key& key, Value value, const std::string& where,
   if (const auto* text = std::get_if<std::string>(&value);
       text != nullptr && !key.choices.empty()) {
     if (std::find(key.choices.begin(), key.choices.end(), *text) == key.choices.end()) {
-      std::string list;
-      for (const std::string& choice : key.choices) list += (list.empty() ? "" : ", ") + choice;
       refuse_config(where + ": " + key.name + " cannot be " + shortened(shown),
-                    "This release has: " + list + ".");
+                    "This release has: " + joined(key.choices) + ".");
     }
   }
   double number = 0;

@@ -109,6 +109,12 @@ TEST(Config, RangeAndChoices) {
   EXPECT_THAT(refused_text("[train]\nlearning_rate = nan\n"), HasSubstr("out of range"));
 }
 
+TEST(Config, AKeyHasOneValueHoweverItIsWritten) {
+  EXPECT_THAT(refused_text("\"model.layers\" = 5\n[model]\nlayers = 6\n"),
+              AllOf(HasSubstr("dir/job.toml:3: model.layers has a value already, from job.toml:1"),
+                    HasSubstr("Leave one of them out")));
+}
+
 TEST(Config, BrokenTomlNamesTheLine) {
   EXPECT_THAT(refused_text("[model]\nlayers = \n"), HasSubstr("dir/job.toml:2"));
 }

@@ -1,8 +1,7 @@
 #include "trireme/base/plot/doubling_bins.h"
 
-#include <cstdio>
-
 #include "trireme/base/check.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0 {
 namespace {
@@ -37,10 +36,8 @@ std::vector<CountBin> doubling_bins(const std::map<std::int64_t, std::int64_t>& 
 }
 
 std::string percent_text(double share) {
-  char text[32];
   const double percent = 100 * share;
-  std::snprintf(text, sizeof text, percent > 0 && percent < 0.95 ? "%.1f %%" : "%.0f %%", percent);
-  return text;
+  return formatted(percent > 0 && percent < 0.95 ? "%.1f %%" : "%.0f %%", percent);
 }
 
 }  // namespace trireme::inline v0

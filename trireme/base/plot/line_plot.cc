@@ -6,6 +6,7 @@
 
 #include "trireme/base/plot/svg.h"
 #include "trireme/base/plot/svg_legend.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0 {
 namespace {
@@ -28,7 +29,7 @@ struct Frame {
     return kHeight - kBottom - share(value, y) * (kHeight - top - kBottom);
   }
   bool holds(double px, double py) const {
-    return std::isfinite(py) && (!logarithmic || (px > 0 && py > 0));
+    return std::isfinite(px) && std::isfinite(py) && (!logarithmic || (px > 0 && py > 0));
   }
   double share(double value, const Range& range) const {
     if (logarithmic) return std::log(value / range.low) / std::log(range.high / range.low);
@@ -36,24 +37,10 @@ struct Frame {
   }
 };
 
-std::string thousands(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.0f", value);
-  std::string out = text;
-  for (std::size_t i = out.size(); i > 3 && out[i - 4] != '-'; i -= 3) out.insert(i - 3, 1, ',');
-  return out;
-}
-
-std::string formatted(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 // Uses an exponent if the digits would not fit beside the axis (the loss of a diverging run).
 std::string tick_text(double value, double distance) {
   if (distance >= 1e6 || distance < 1e-5 || std::abs(value) >= 1e7) return formatted("%.6g", value);
-  if (distance >= 1) return thousands(value);
+  if (distance >= 1) return grouped(std::lround(value));
   char text[32];
   std::snprintf(text, sizeof text, "%.*f", static_cast<int>(std::ceil(-std::log10(distance))),
                 value);
@@ -76,12 +63,13 @@ std::vector<double> decade_ticks(const Range& range) {
   return ticks;
 }
 
-// Powers of two within the range.
+// Powers of two within the range; without one, its ends.
 std::vector<double> doubling_ticks(const Range& range) {
   std::vector<double> ticks;
   for (double tick = std::exp2(std::ceil(std::log2(range.low) - 1e-9));
        tick <= range.high * (1 + 1e-9); tick *= 2)
     ticks.push_back(tick);
+  if (ticks.empty()) return {range.low, range.high};
   return ticks;
 }
 
@@ -185,7 +173,7 @@ void draw_curve(Svg& svg, const Curve& curve, const Frame& frame) {
     if (frame.holds(x, y)) points.emplace_back(frame.px(x), frame.py(y));
   }
   svg.path(points, {.stroke = curve.color, .width = curve.width, .opacity = curve.opacity});
-  if (curve.markers) {
+  if (curve.markers || points.size() == 1) {  // one point makes no line
     for (const auto& [x, y] : points) {
       svg.circle(x, y, 3.2, {.stroke = curve.color, .width = 1.5, .fill = "#ffffff"});
     }
@@ -269,6 +257,7 @@ std::string draw(const LinePlot& plot) {
   frame.top += legend_height(legend, wide) + 12;
   draw_axes(svg, plot, frame);
   for (const Reference& reference : plot.references) {
+    if (!frame.holds(1, reference.y)) continue;
     const double y = frame.py(reference.y);
     svg.line(kLeft, y, kWidth - kRight, y,
              {.stroke = reference.color, .width = 1.4, .dashes = "6 4"});

@@ -15,6 +15,7 @@
 namespace trireme {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -71,6 +72,25 @@ TEST(LinePlot, NeverWritesNanCoordinates) {
   EXPECT_THAT(draw(LinePlot{.curves = {{"a", {{0, 1}, {1, 2}, {2, HUGE_VAL}}}}}),
               Not(HasSubstr("inf")));
   EXPECT_THAT(draw(LinePlot{}), Not(HasSubstr("nan")));
+  EXPECT_THAT(draw(LinePlot{.curves = {{"a", {{nan, 1}, {HUGE_VAL, 2}, {3, 1}}}}}),
+              AllOf(Not(HasSubstr("nan")), Not(HasSubstr("inf"))));
+  for (const bool logarithmic : {false, true})
+    EXPECT_THAT(draw(LinePlot{.curves = {{"a", {{1, 1}, {3, 1}}}},
+                              .references = {{"b", nan}, {"c", -1}},
+                              .logarithmic = logarithmic}),
+                Not(HasSubstr("nan")));
+}
+
+TEST(LinePlot, OnePointIsSeen) {
+  const std::string one = draw(LinePlot{.curves = {{"a", {{1, 2}}}}});
+  const std::string two = draw(LinePlot{.curves = {{"a", {{1, 2}, {2, 2}}}}});
+  EXPECT_THAT(one, HasSubstr("<circle"));
+  EXPECT_THAT(two, Not(HasSubstr("<circle")));
+}
+
+TEST(LinePlot, LogarithmicAxesWithoutAPowerOfTwoShowTheirEnds) {
+  const std::string svg = draw(LinePlot{.curves = {{"a", {{5, 1}, {7, 2}}}}, .logarithmic = true});
+  for (const char* tick : {">5<", ">7<"}) EXPECT_THAT(svg, HasSubstr(tick));
 }
 
 // The axis of a run with three steps had ticks at 0.5, 1.5 and 2.5.

@@ -8,15 +8,14 @@
 #include <cstdlib>
 
 #include "trireme/base/utf8.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0 {
 namespace {
 
 // Rounds to a hundredth of a pixel and cuts trailing zeros.
 std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", value);
-  std::string out = text;
+  std::string out = formatted("%.2f", value);
   out.erase(out.find_last_not_of('0') + 1);
   if (out.back() == '.') out.pop_back();
   return out == "-0" ? "0" : out;

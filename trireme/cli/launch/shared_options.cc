@@ -1,7 +1,6 @@
 #include "trireme/cli/launch/shared_options.h"
 
-#include <charconv>
-
+#include "trireme/base/parse_number.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/light.h"
 #include "trireme/cli/refuse.h"
@@ -12,10 +11,7 @@ namespace {
 constexpr int kMostRanks = 65'536;
 
 int number_in(const std::string& text, const std::string& range) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size() && value >= 1 && value <= kMostRanks)
-    return value;
+  if (const auto value = parse_number<int>(text); value >= 1 && value <= kMostRanks) return *value;
   refuse("config",
          "--elastic " + range + " is not a range of rank counts from 1 to " + grouped(kMostRanks),
          "Write MIN:MAX, such as --elastic 2:8.");

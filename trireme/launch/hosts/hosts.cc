@@ -1,13 +1,14 @@
 #include "trireme/launch/hosts/hosts.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <sstream>
 #include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/joined.h"
+#include "trireme/base/parse_number.h"
 #include "trireme/base/words.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
@@ -24,21 +25,24 @@ constexpr int kMostSlots = 65'536;
 }
 
 int slots_from(const std::string& text, const std::string& where) {
-  int slots = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slots);
-  if (error == std::errc() && end == text.data() + text.size() && slots >= 1 && slots <= kMostSlots)
-    return slots;
+  if (const auto slots = parse_number<int>(text); slots >= 1 && slots <= kMostSlots) return *slots;
   refuse_host(where, "\"" + text + "\" is no number of slots from 1 to " + grouped(kMostSlots));
 }
 
 // ssh takes a name that begins with - as an option.
 void check_name(const std::string& name, const std::string& where) {
-  const std::size_t host = name.find('@') == name.npos ? 0 : name.find('@') + 1;
+  const std::size_t host = name.size() - host_without_user(name).size();
   const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char letter) {
-    return std::isalnum(letter) != 0 || std::strchr("._-@:[]%", letter) != nullptr;
+    return std::isalnum(letter) != 0 || std::strchr("._-@:%", letter) != nullptr;
   });
   if (host < name.size() && name[0] != '-' && name[0] != '@' && name[host] != '-' && plain) return;
   refuse_host(where, "\"" + name + "\" is no name of a host");
+}
+
+// ssh takes an IPv6 address without brackets, also after "me@".
+std::string name_for_ssh(const std::string& name) {
+  const std::string host = host_without_user(name);
+  return name.substr(0, name.size() - host.size()) + net::without_brackets(host);
 }
 
 // "node07:4", "[fd00::7]:4"; a name with several colons and no brackets is an IPv6 address.
@@ -51,8 +55,8 @@ HostSlots host_from(const std::string& text, const std::string& where) {
     host.name = text.substr(0, colon);
     host.slots = slots_from(text.substr(colon + 1), where);
   }
+  host.name = name_for_ssh(host.name);
   check_name(host.name, where);
-  host.name = net::without_brackets(host.name);
   return host;
 }
 
@@ -69,7 +73,7 @@ void add_host(std::vector<HostSlots>& hosts, HostSlots host, const std::string& 
 HostSlots host_of_line(std::istringstream& words, const std::string& first,
                        const std::string& where) {
   HostSlots host = host_from(first, where);
-  bool given = host.name != net::without_brackets(first);  // "node07:4"
+  bool given = host.name != name_for_ssh(first);  // "node07:4"
   for (std::string word; words >> word;) {
     if (!word.starts_with("slots=")) refuse_host(where, "\"" + word + "\" is not slots=NUMBER");
     if (std::exchange(given, true)) refuse_host(where, "slots are given twice");
@@ -84,10 +88,10 @@ std::string describe_group(const char* one, const std::vector<int>& numbers) {
   const std::string first = std::to_string(numbers.front());
   if (numbers.size() == 1) return std::string(one) + " " + first;
   const bool run = numbers.back() - numbers.front() + 1 == static_cast<int>(numbers.size());
-  std::string text = std::string(one) + "s " + first;
-  if (run && numbers.size() > 2) return text + " to " + std::to_string(numbers.back());
-  for (std::size_t i = 1; i < numbers.size(); ++i) text += ", " + std::to_string(numbers[i]);
-  return text;
+  if (run && numbers.size() > 2)
+    return std::string(one) + "s " + first + " to " + std::to_string(numbers.back());
+  return std::string(one) + "s " +
+         joined(numbers, [](int number) { return std::to_string(number); });
 }
 
 }  // namespace
@@ -165,12 +169,12 @@ std::string describe_places(const rendezvous::Roles& roles, const std::vector<Ho
       else
         (role == Role::Server ? servers : workers).push_back(roles.number_of(process));
     }
-    std::string own;
-    for (const std::string& group :
-         {describe_group("rank", workers), describe_group("server", servers),
-          std::string(evaluator ? "the evaluator" : "")})
-      if (!group.empty()) own += (own.empty() ? "" : ", ") + group;
-    text += (host > 0 ? "; " : "") + hosts[host].name + ": " + (own.empty() ? "nothing" : own);
+    std::vector<std::string> own = {describe_group("rank", workers),
+                                    describe_group("server", servers),
+                                    evaluator ? "the evaluator" : ""};
+    std::erase(own, "");
+    text +=
+        (host > 0 ? "; " : "") + hosts[host].name + ": " + (own.empty() ? "nothing" : joined(own));
   }
   return text;
 }

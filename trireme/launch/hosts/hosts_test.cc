@@ -59,6 +59,11 @@ TEST(Hosts, AListHasNamesAndSlots) {
       << "two names of this host";
   EXPECT_THAT(parse_hosts("[fd00::7]:4,fd00::8"),
               ElementsAre(HostSlots{"fd00::7", 4}, HostSlots{"fd00::8", 1}));
+  EXPECT_THAT(parse_hosts("me@[fd00::7]:4,me@[fd00::8],me@fd00::9"),
+              ElementsAre(HostSlots{"me@fd00::7", 4}, HostSlots{"me@fd00::8", 1},
+                          HostSlots{"me@fd00::9", 1}))
+      << "ssh takes no brackets";
+  EXPECT_THAT(Hostfile("me@[fd00::7] slots=4\n").read(), ElementsAre(HostSlots{"me@fd00::7", 4}));
 }
 
 TEST(Hosts, ThisHostHasANameWithAndWithoutItsDomain) {
@@ -70,8 +75,9 @@ TEST(Hosts, ThisHostHasANameWithAndWithoutItsDomain) {
 }
 
 TEST(Hosts, AMalformedListIsRefused) {
-  for (const char* list : {"", "a:", "a:0", "a:four", "a:-1", "a:70000", "a,,b", ":4", "-oProxy:1",
-                           "a b:1", "me@:1", "a;b", "$(a)", "@a", "me@-x"}) {
+  for (const char* list :
+       {"", "a:", "a:0", "a:four", "a:-1", "a:70000", "a,,b", ":4", "-oProxy:1", "a b:1", "me@:1",
+        "a;b", "$(a)", "@a", "me@-x", "[-x]", "me@[-x]:2", "[a:4", "a]:4"}) {
     EXPECT_THAT(refusal_of([&] { parse_hosts(list); }), HasSubstr("-H " + std::string(list) + ": "))
         << list;
   }

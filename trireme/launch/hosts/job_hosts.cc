@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/launch/hosts/spawn.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
@@ -139,17 +141,15 @@ bool JobHosts::decided() const {
 // Processes of this host tell others their addresses, so they use an address of the coordinator
 // that others reach, too.
 void JobHosts::check() {
-  std::string all;
-  int code = 0;
-  for (const auto& host : remote_) {
-    const auto refusal = host->refusal();
-    if (!refusal) continue;
-    all += (all.empty() ? "" : "; ") + refusal->sentence;
-    if (code == 0) code = refusal->exit_code;
+  std::vector<ErrorReport> refusals;
+  for (const auto& host : remote_)
+    if (auto refusal = host->refusal()) refusals.push_back(*std::move(refusal));
+  if (refusals.empty()) {
+    if (!remote_.empty()) coordinator_ = remote_.front()->coordinator();
+    return;
   }
-  if (code == 0 && !remote_.empty()) coordinator_ = remote_.front()->coordinator();
-  if (code == 0) return;
-  throw_error(static_cast<ExitCode>(code), all,
+  throw_error(static_cast<ExitCode>(refusals.front().exit_code),
+              joined(refusals, &ErrorReport::sentence, "; "),
               {.operation = "launch",
                .advice = "Nothing was started. Each host must be reached by `ssh HOST` without a "
                          "password and have the same Trireme at the same path."});

@@ -8,6 +8,8 @@
 #include <sstream>
 #include <utility>
 
+#include "trireme/base/joined.h"
+#include "trireme/base/shell_word.h"
 #include "trireme/launch/hosts/spawn.h"
 #include "trireme/launch/output.h"
 
@@ -22,14 +24,6 @@ std::int64_t whole_seconds(Duration duration) {
   return std::chrono::ceil<std::chrono::seconds>(duration).count();
 }
 
-// For the login shell of the other host.
-std::string quoted(const std::string& word) {
-  std::string text = "'";
-  for (const char letter : word)
-    text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
-  return text + "'";
-}
-
 }  // namespace
 
 std::vector<std::string> ssh_command(const std::string& host,
@@ -42,9 +36,7 @@ std::vector<std::string> ssh_command(const std::string& host,
   ssh.insert(ssh.end(), {"-T", "-o", "BatchMode=yes", "-o",
                          "ConnectTimeout=" + std::to_string(whole_seconds(patience)), "-o",
                          "ServerAliveInterval=10", "-o", "ClearAllForwardings=yes"});
-  std::string line = "exec";
-  for (const std::string& word : command) line += " " + quoted(word);
-  ssh.insert(ssh.end(), {host, line});
+  ssh.insert(ssh.end(), {host, "exec " + joined(command, shell_word, " ")});  // for a login shell
   return ssh;
 }
 
@@ -173,8 +165,7 @@ void RemoteHost::on_message(const Message& message) {
 void RemoteHost::on_words(std::string_view line) {
   while (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   if (line.empty()) return;
-  if (ready_ && !ended_)
-    write_all(STDERR_FILENO, "[" + options_.name + "] " + std::string(line) + "\n");
+  if (ready_ && !ended_) say_line("[" + options_.name + "] " + std::string(line));
   said_.emplace_back(line);
   if (said_.size() > kMostWords) said_.erase(said_.begin());
 }
@@ -203,8 +194,7 @@ void RemoteHost::lose(int process) {
 std::string RemoteHost::words_text() const {
   if (!messages_->fault().empty()) return ": " + messages_->fault();
   if (refusal_) return ": it " + refusal_->sentence;
-  std::string text;
-  for (const std::string& line : said_) text += (text.empty() ? ": " : "; ") + line;
+  std::string text = said_.empty() ? "" : ": " + joined(said_, {}, "; ");
   while (!text.empty() && text.back() == '.') text.pop_back();
   return text;
 }

@@ -31,6 +31,12 @@ namespace {
                                  : "Raise the limits on processes and open files."});
 }
 
+const char* advice_on_execve(int error) {
+  if (error == E2BIG) return "Make its arguments or its environment shorter.";
+  if (error == ETXTBSY) return "Another process still writes the file: try again.";
+  return "See whether it is built for this machine.";
+}
+
 bool is_program(const std::string& path) {
   struct stat status {};
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
@@ -161,9 +167,8 @@ Process spawn(const SpawnOptions& options) {
   if (pid < 0) refuse_spawn("could not start a process", start_error);
   if (error != 0) {
     waitpid(pid, nullptr, 0);
-    throw ConfigError(
-        "cannot run '" + path + "': " + std::strerror(error),
-        {.operation = "launch", .advice = "See whether it is built for this machine."});
+    throw ConfigError("cannot run '" + path + "': " + std::strerror(error),
+                      {.operation = "launch", .advice = advice_on_execve(error)});
   }
   const int descriptor = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (descriptor < 0) {
