@@ -244,6 +244,13 @@ TEST(Output, ATableThatCannotBeWrittenIsRefusedBeforeItMeasures) {
   EXPECT_EQ(result.out, "") << "nothing was measured";
 }
 
+TEST(Output, OfATuningIsNotJson) {
+  const CommandResult result = trireme_command({"doctor", "--tune", "a.toml", "--json"}).run();
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--tune cannot be combined with --json"));
+  EXPECT_EQ(result.out, "");
+}
+
 TEST(Output, FiguresInJsonAreNumbers) {
   Folder folder;
   const std::string config = tiny_config(folder, "steps = 1\n");

@@ -297,7 +297,10 @@ class ShowServer(unittest.TestCase):
         for arguments, words in ((("--workers", "11"), "1 to 10"), (("--slow", "3"), "3:5"),
                                  (("--slow", "4:5"), "from 0 on"), (("--staleness", "-2"), "-1 (no bound)"),
                                  (("--backup", "1"), "synchronous training"), (("--link", "fast"), "25us,1GB/s"),
-                                 (("/nowhere.toml",), "/nowhere.toml")):
+                                 (("/nowhere.toml",), "/nowhere.toml"),
+                                 ((self.CONFIG, "--workers", "2"), "--workers is for a run"),
+                                 ((self.CONFIG, "--step"), "--step is for a run"),
+                                 (("--set", "server.count=2"), "--set requires CONFIG")):
             done = run("show", "server", *arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(words, done.stderr)

@@ -169,6 +169,12 @@ Option Command::flag(const std::string& names, bool& value, const std::string& a
 
 bool Command::given(const std::string& option) const { return app_->count(option) > 0; }
 
+std::string Command::first_given(std::initializer_list<const char*> options) const {
+  for (const char* const one : options)
+    if (given(one)) return one;
+  return {};
+}
+
 Command& Command::hidden() {
   app_->group("");
   return *this;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -73,6 +74,8 @@ class Command {
   Option flag(const std::string& names, bool& value, const std::string& about);
   /// True if the command line has the option.
   bool given(const std::string& option) const;
+  /// The first of `options` that the command line has; empty: none.
+  std::string first_given(std::initializer_list<const char*> options) const;
   /// Runs the command; returns the exit code. Without it, a subcommand must be named.
   void run(std::function<int()> action) { action_ = std::move(action); }
   /// The message for an argument that the command does not know; empty: the usual message.

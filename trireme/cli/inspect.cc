@@ -147,6 +147,9 @@ void print_table(const ModelWeights& weights, bool json) {
 }
 
 int inspect(const InspectOptions& options) {
+  if (options.hash && !options.part.empty())
+    refuse("inspect", "--hash is over all weights, and --part shows one part of a checkpoint",
+           "Leave out one of them.");
   const auto found = find_checkpoint(options.run);
   const ModelWeights weights = found ? model_weights(*found) : model_weights(options.run);
   weights.verify();

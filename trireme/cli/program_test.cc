@@ -169,6 +169,27 @@ TEST(Usage, ABatchScriptLeavesNoOptionOut) {
   }
 }
 
+// Each of these was once accepted and had no effect.
+TEST(Usage, RefusesOptionsWithoutEffect) {
+  for (const auto& [words, text] : std::vector<std::pair<Words, const char*>>{
+           {{"show", "--json"}, "--json is for one algorithm, and none is named"},
+           {{"show", "all-reduce", "--svg", "a.svg"}, "leave --svg out to list them"},
+           {{"show", "gossip", "--html", "a.html"}, "--html is for one graph"},
+           {{"show", "schedule", "--step"}, "--step is for one schedule"},
+           {{"show", "strategies", "--json"}, "--json is for one strategy"},
+           {{"show", "schedule", "--recorded", "run.jsonl", "--times", "1,1,1"},
+            "--times cannot be combined with --recorded"},
+           {{"show", "partition", "graph.txt", "--microbatches", "4"},
+            "--microbatches requires --schedule"},
+           {{"inspect", "run", "--hash", "--part", "train"}, "--hash is over all weights"},
+           {{"bench", "comm", "--tune", "--explain"}, "--tune cannot be combined with --explain"},
+           {{"bench", "comm", "broadcast", "--tune"}, "--tune cannot be combined with COLLECTIVE"},
+           {{"bench", "comm", "--tune", "--sizes", "8B"}, "--tune cannot be combined with --sizes"},
+           {{"bench", "comm", "broadcast", "--explain"}, "--explain is about all-reduce"},
+           {{"bench", "comm", "--explain", "--algorithm", "ring"}, "what auto takes, not ring"}})
+    EXPECT_THAT(refused(words), HasSubstr(text));
+}
+
 TEST(Usage, ReadsDecimalNumbers) {
   EXPECT_EQ(run({"show", "all-reduce", "ring", "--ranks", "010"}).out,
             run({"show", "all-reduce", "ring", "--ranks", "10"}).out);

@@ -31,15 +31,15 @@ struct CommandOptions {
 };
 
 int print_script(const CommandOptions& options, const Command& command) {
-  for (const char* const other :
-       {"--host", "--hostfile", "--host-timeout", "--export", "--servers", "--evaluator",
-        "--elastic", "--spares", "--restarts", "--store", "--multiple", "--stages", "--log-dir",
-        "--only-rank", "--bind", "PROGRAM"})
-    if (command.given(other))
-      refuse("launch", std::string("--print-sbatch cannot be combined with ") + other,
-             "The script trains CONFIG by srun, on a number of ranks that "
-             "stays and the nodes that Slurm gives. Leave it out, or write "
-             "`trireme launch` into a script of your own.");
+  const std::string other = command.first_given(
+      {"--host", "--hostfile", "--host-timeout", "--export", "--servers", "--evaluator",
+       "--elastic", "--spares", "--restarts", "--store", "--multiple", "--stages", "--log-dir",
+       "--only-rank", "--bind", "PROGRAM"});
+  if (!other.empty())
+    refuse("launch", "--print-sbatch cannot be combined with " + other,
+           "The script trains CONFIG by srun, on a number of ranks that "
+           "stays and the nodes that Slurm gives. Leave it out, or write "
+           "`trireme launch` into a script of your own.");
   const std::filesystem::path config = options.print_sbatch;
   std::error_code error;
   if (!std::filesystem::is_regular_file(config, error))

@@ -39,7 +39,13 @@ std::pair<int, double> slow_of(const std::string& text) {
          "Write its number and how many times as long its steps take: 3:5.");
 }
 
-int show_layout(const ShowServerOptions& options) {
+int show_layout(const ShowServerOptions& options, const Command& command) {
+  const std::string other =
+      command.first_given({"--workers", "--staleness", "--backup", "--slow", "--steps", "--compute",
+                           "--vary", "--bytes", "--link", "--seed", "--step"});
+  if (!other.empty())
+    refuse("show", other + " is for a run of workers and servers, and CONFIG draws none",
+           "Leave out one of them.");
   const config::Config config = train::read_config(
       options.config, [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
       options.set);
@@ -50,8 +56,8 @@ int show_layout(const ShowServerOptions& options) {
   return 0;
 }
 
-int show_server(const ShowServerOptions& options) {
-  if (!options.config.empty()) return show_layout(options);
+int show_server(const ShowServerOptions& options, const Command& command) {
+  if (!options.config.empty()) return show_layout(options, command);
   ServerRunOptions run = options.run;
   for (const std::string& one : options.slow) run.slow.insert(slow_of(one));
   run.compute = Duration(static_cast<Duration::rep>(1e9 * plan::seconds_of(options.compute)));
@@ -77,10 +83,12 @@ void declare_show_server(Command& command) {
           "Example:\n  trireme show server --workers 4 --servers 2 --staleness 2 --slow 3:5\n"
           "  trireme show server configs/gpt-nano.toml --servers 2");
   ServerRunOptions& run = options.run;
-  command.option("CONFIG", options.config,
-                 "A configuration (TOML): draw instead which server has what of its model");
+  const Option config =
+      command.option("CONFIG", options.config,
+                     "A configuration (TOML): draw instead which server has what of its model");
   command.option("--set", options.set, "A key of CONFIG: key=value, as often as wanted")
-      .repeatable();
+      .repeatable()
+      .needs(config);
   command.option("--workers", run.workers, "How many");
   command.option("--servers", run.servers, "How many share the parameters").between(1, 256);
   command.option("--staleness", run.server.staleness,
@@ -102,7 +110,7 @@ void declare_show_server(Command& command) {
                       "JSON lines: steps, pushes and updates with their times", "moment");
   command.run([&] {
     options.servers_given = command.given("--servers");
-    return show_server(options);
+    return show_server(options, command);
   });
 }
 
