@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/base/shape_text.h"
+#include "trireme/base/utf8.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/checkpoints.h"
@@ -66,7 +67,8 @@ void print_tensor(const HashedTensor& tensor, const std::string& part, const std
     return void(std::printf("%s\n", event.line().c_str()));
   }
   const std::string bytes = grouped(static_cast<long>(bytes_of(tensor)));
-  std::printf("%-40s %-5s %-18s %12s%s%s\n", tensor.name.c_str(), type.c_str(),
+  // The file may be anybody's: its names must not control the terminal.
+  std::printf("%-40s %-5s %-18s %12s%s%s\n", escaped(tensor.name).c_str(), type.c_str(),
               shape_text(tensor.shape).c_str(), bytes.c_str(), file.empty() ? "" : "  ",
               file.c_str());
 }

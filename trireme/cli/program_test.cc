@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -112,6 +113,20 @@ TEST(Usage, TakesHelpAsAWord) {
 TEST(Usage, NamesNoOptionThatIsNotNear) {
   EXPECT_THAT(refused({"inspect", "run", "--step", "3"}),
               AllOf(HasSubstr("inspect has no option --step"), Not(HasSubstr("did you mean"))));
+}
+
+// A file of weights may be anybody's.
+TEST(Output, NamesOfTensorsDoNotControlTheTerminal) {
+  const std::string path = ::testing::TempDir() + "/names.safetensors";
+  std::string header =
+      R"({"w\u001b[2J\n":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::ofstream(path, std::ios::binary)
+      << static_cast<char>(header.size()) << std::string(7, '\0') << header << std::string(4, '\0');
+  const Said table = run({"inspect", path});
+  EXPECT_EQ(table.code, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("w\\x1b[2J\\x0a "));
+  EXPECT_THAT(run({"inspect", path, "--json"}).out, HasSubstr(R"("name":"w\u001b[2J\n")"));
 }
 
 TEST(Output, ThatCannotBeWrittenIsAnError) {
