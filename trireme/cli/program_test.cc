@@ -118,8 +118,7 @@ TEST(Usage, NamesNoOptionThatIsNotNear) {
 // A file of weights may be anybody's.
 TEST(Output, NamesOfTensorsDoNotControlTheTerminal) {
   const std::string path = ::testing::TempDir() + "/names.safetensors";
-  std::string header =
-      R"({"w\u001b[2J\n":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  std::string header = R"({"w\u001b[2J\n":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   header.resize((header.size() + 7) / 8 * 8, ' ');
   std::ofstream(path, std::ios::binary)
       << static_cast<char>(header.size()) << std::string(7, '\0') << header << std::string(4, '\0');

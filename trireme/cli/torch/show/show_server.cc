@@ -66,9 +66,8 @@ int show_server(const ShowServerOptions& options, const Command& command) {
   const show::ServerRun recorded = record_server(run);
   output(options.drawing, recorded);
   if (options.drawing.steps()) {
-    std::vector<std::string> texts;
-    for (const double moment : show::moments(recorded))
-      texts.push_back(show::moment_text(recorded, moment) + "\n");
+    std::vector<std::string> texts = show::moment_texts(recorded);
+    for (std::string& text : texts) text += "\n";
     step_through(recorded.name + "\n" + recorded.about, texts, "moment");
   }
   return 0;
