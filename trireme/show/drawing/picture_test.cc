@@ -184,6 +184,7 @@ TEST(Zero3Picture, BucketsThatAreAddedUpTogetherStandApart) {
                          .added = {0, 1, 2, 3},
                          .weight_bytes = 1000});
   expect_legible(svg_of(recording));
+  EXPECT_THAT(grid(recording, 0, 4), HasSubstr("adds up     0,1,2,3 0,1,2,3 0,1,2,3 0,1,2,3\n"));
 }
 
 }  // namespace

@@ -160,8 +160,7 @@ std::string grid(const DrawnSchedule& drawn) {
     if (first > 0) text += "\n";
     add("time", axis);
     for (std::size_t rank = 0; rank < lanes.size(); ++rank)
-      add("rank " + std::to_string(rank),
-          lanes[rank].substr(first * width, (end - first) * width));
+      add("rank " + std::to_string(rank), lanes[rank].substr(first * width, (end - first) * width));
   }
   return text;
 }
