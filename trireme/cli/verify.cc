@@ -12,6 +12,7 @@
 #include "trireme/show/collective/collective.h"
 #include "trireme/show/collective/cost.h"
 #include "trireme/show/collective/verify.h"
+#include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -89,7 +90,7 @@ void print_json(const show::VerifyOptions& options, const show::Verdict& verdict
                               {"drawing", flaw.drawing},
                               {"advice", flaw.advice}});
   }
-  std::printf("%s\n", event.dump().c_str());
+  std::fputs(show::json_line(event).c_str(), stdout);
 }
 
 bool verify_one(show::VerifyOptions options, bool json) {

@@ -14,6 +14,7 @@
 #include "trireme/show/collective/cost.h"
 #include "trireme/show/drawing/legible_test.h"
 #include "trireme/show/drawing/panel.h"
+#include "trireme/show/drawing/words.h"
 #include "trireme/show/step/zero3.h"
 #include "trireme/show/strategies.h"
 
@@ -114,6 +115,11 @@ TEST(Picture, JsonHoldsEveryRound) {
   EXPECT_EQ(objects[2]["messages"].size(), 3u);
   EXPECT_EQ(objects[6]["event"], "cost");
   EXPECT_EQ(objects[6]["sent_bytes"], nlohmann::json(ring.sent()));
+}
+
+// Descriptions of a user's own algorithms may be in any encoding.
+TEST(Picture, JsonIsUtf8) {
+  EXPECT_EQ(json_line({{"about", "caf\xe9"}}), "{\"about\":\"caf\uFFFD\"}\n");
 }
 
 TEST(StrategyPicture, LabelsOfFewAndManyRanksStandApart) {

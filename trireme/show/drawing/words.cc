@@ -18,7 +18,9 @@ std::string line_of(const std::string& text) {
   return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
 }
 
-std::string json_line(const nlohmann::ordered_json& object) { return object.dump() + "\n"; }
+std::string json_line(const nlohmann::ordered_json& object) {
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
 
 std::string fixed(double value, int digits) {
   char text[64];

@@ -11,7 +11,7 @@ namespace trireme::inline v0::show {
 std::string padded(std::string text, std::size_t width);
 /// A line of text without the blanks at its end, and a newline.
 std::string line_of(const std::string& text);
-/// An object of JSON as one line.
+/// An object of JSON as one line. Bytes that are not UTF-8 become U+FFFD.
 std::string json_line(const nlohmann::ordered_json& object);
 /// "1.50": `digits` after the point.
 std::string fixed(double value, int digits);
