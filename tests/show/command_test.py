@@ -325,6 +325,15 @@ class BenchServer(unittest.TestCase):
             self.assertIn("one exchange of 16 KiB", again.stdout)
             self.assertIn("measured here", svg.read_text())
 
+    def test_each_count_is_taken_once_and_in_order(self):
+        if not WITH_LIBTORCH:
+            return
+        done = run("bench", "server", "--workers", "3", "1", "3", "--servers", "1", "1", "--all-reduce", "ring",
+                   "--bytes", "4KiB", "--json")
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([(event.get("servers", 0), event["workers"]) for event in events
+                          if event.get("source") == "simulated"], [(1, 1), (1, 3), (0, 1), (0, 3)], done.stderr)
+
     def test_wrong_usage_is_2_and_says_what_there_is(self):
         if not WITH_LIBTORCH:
             return
