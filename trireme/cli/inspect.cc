@@ -2,8 +2,10 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <vector>
 
+#include "trireme/base/joined.h"
 #include "trireme/base/shape_text.h"
 #include "trireme/base/utf8.h"
 #include "trireme/base/weights_hash.h"
@@ -86,12 +88,9 @@ std::string part_of(const std::string& name) { return name.substr(0, name.find('
 void print_part(const FoundCheckpoint& found, const std::string& part, bool json) {
   const storage::CheckpointFolder& folder = found.folder;
   const storage::Manifest manifest = folder.read_manifest(found.step);
-  if (!manifest.parts.contains(part)) {
-    std::string names;
-    for (const auto& [name, metadata] : manifest.parts) names += (names.empty() ? "" : ", ") + name;
+  if (!manifest.parts.contains(part))
     refuse("inspect", found.path() + " has no part \"" + part + "\"",
-           "Its parts are " + names + ".");
-  }
+           "Its parts are " + joined(std::views::keys(manifest.parts)) + ".");
   print_title(json, true);
   Sum sum;
   const SavedTensors saved(folder, manifest);

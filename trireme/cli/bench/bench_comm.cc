@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/transports.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/bench/bench_report.h"
@@ -149,13 +150,12 @@ void check_gpu_options(const BenchOptions& options) {
 
 void check_algorithm(comm::OpKind kind, const std::string& name) {
   const bool reduces = kind == comm::OpKind::AllReduce;
-  std::string names = reduces ? "auto, direct, mpi-native" : "auto";
-  for (const comm::AlgorithmEntry* entry : comm::algorithms_of(kind)) names += ", " + entry->name;
   if (name == "auto" || (reduces && (name == "direct" || name == comm::kMpiNative)) ||
       comm::find_algorithm(kind, name))
     return;
   refuse("bench", std::string(comm::name_of(kind)) + " has no algorithm " + name,
-         "Choose one of " + names + ".");
+         std::string("Choose one of auto, ") + (reduces ? "direct, mpi-native, " : "") +
+             joined(comm::algorithms_of(kind), &comm::AlgorithmEntry::name) + ".");
 }
 
 void check_transport(BenchOptions& options, const rendezvous::RankEnvironment& place) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
@@ -29,11 +30,7 @@ namespace {
 
 std::string default_text() {
   try {
-    std::string text;
-    for (const std::string& folder : input::compiler_header_folders()) {
-      text += (text.empty() ? "" : ", ") + folder;
-    }
-    return text;
+    return joined(input::compiler_header_folders());
   } catch (const Error& error) {
     return error.what();
   }

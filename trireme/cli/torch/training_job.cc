@@ -5,6 +5,7 @@
 
 #include "trireme/base/config/config_variables.h"
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/fit/candidates.h"
@@ -24,11 +25,8 @@ namespace trireme::inline v0::cli {
 void add_training_options(Command& command, TrainingJobOptions& options) {
   const config::Schema schema = train::training_schema(*train::find_model(train::default_model()));
   const auto choices = [&](const char* key) { return schema.find(key)->choices; };
-  const auto listed = [&](const std::string& key) {  // "comm.transport: auto | shm | ..."
-    std::string text = key;
-    for (const std::string& choice : choices(key.c_str()))
-      text += (text == key ? ": " : " | ") + choice;
-    return text;
+  const auto listed = [&](const char* key) {  // "comm.transport: auto | shm | ..."
+    return key + (": " + joined(choices(key), {}, " | "));
   };
   command.option("CONFIG", options.config, "Configuration (TOML), such as configs/gpt-nano.toml");
   command.option(kWorkersOption, options.ranks, "Processes to train on");

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "trireme/base/joined.h"
+
 namespace trireme::inline v0::show {
 
 /// `text` and blanks, at least `width` characters in all.
@@ -27,12 +29,8 @@ void check_range(const std::string& what, int value, int least, int most);
 /// "0, 2, 5".
 template <class Numbers>
 std::string listed(const Numbers& numbers, std::string_view between = ", ") {
-  std::string text;
-  for (const auto number : numbers) {
-    if (!text.empty()) text += between;
-    text += std::to_string(number);
-  }
-  return text;
+  return joined(
+      numbers, [](auto number) { return std::to_string(number); }, between);
 }
 
 }  // namespace trireme::inline v0::show

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "trireme/base/joined.h"
 #include "trireme/base/plot/doubling_bins.h"
 #include "trireme/show/drawing/words.h"
 
@@ -265,10 +266,8 @@ std::string footer(const ServerRun& run) {
     waited += (worker > 0 ? ", " : "") + worker_name(static_cast<int>(worker)) + " " +
               percent_text(shares[worker]);
   add("waited", waited + " of the time");
-  std::string rates;
-  for (const auto& [rule, rate] : run.rates)
-    rates += (rates.empty() ? "" : ", ") + rule + " " + figure_text(rate);
-  add("rate", rates + " steps a second of all workers");
+  const auto rate_text = [](const auto& one) { return one.first + " " + figure_text(one.second); };
+  add("rate", joined(run.rates, rate_text) + " steps a second of all workers");
   add("over",
       figure_text(1e3 * run.end) + " ms, of which " + figure_text(1e3 * run.shown) + " are drawn");
   return text;
