@@ -4,8 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/comm/rounds/registry.h"
@@ -40,15 +43,12 @@ void read_range(std::string_view text, int& least, int& most) {
 
 // "3, 5..8"
 std::string list_of(const std::vector<show::Flaw>& flaws) {
-  std::string text;
-  for (std::size_t i = 0; i < flaws.size();) {
-    std::size_t end = i + 1;
-    while (end < flaws.size() && flaws[end].ranks == flaws[end - 1].ranks + 1) ++end;
-    text += (text.empty() ? "" : ", ") + std::to_string(flaws[i].ranks);
-    if (end - i > 1) text += ".." + std::to_string(flaws[end - 1].ranks);
-    i = end;
-  }
-  return text;
+  std::vector<int> counts;
+  for (const show::Flaw& flaw : flaws) counts.push_back(flaw.ranks);
+  return joined(show::runs_of(counts), [](const std::pair<int, int>& run) {
+    const std::string first = std::to_string(run.first);
+    return run.first == run.second ? first : first + ".." + std::to_string(run.second);
+  });
 }
 
 void print(const show::VerifyOptions& options, const show::Verdict& verdict) {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <exception>
 #include <map>
-#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/comm/choice/cost.h"

@@ -35,6 +35,17 @@ std::string figure_text(double value) {
   return text;
 }
 
+std::vector<std::pair<int, int>> runs_of(const std::vector<int>& numbers) {
+  std::vector<std::pair<int, int>> runs;
+  for (const int number : numbers) {
+    if (!runs.empty() && number == runs.back().second + 1)
+      runs.back().second = number;
+    else
+      runs.emplace_back(number, number);
+  }
+  return runs;
+}
+
 void require(bool condition, const std::string& what, const std::string& advice) {
   if (!condition) throw ConfigError(what, {.operation = "show", .advice = advice});
 }

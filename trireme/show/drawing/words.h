@@ -4,6 +4,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "trireme/base/joined.h"
 
@@ -25,6 +27,9 @@ void require(bool condition, const std::string& what, const std::string& advice)
 /// ConfigError unless `value` is from `least` to `most`:
 /// "the number of ranks cannot be 9. Use 2 to 8."
 void check_range(const std::string& what, int value, int least, int most);
+
+/// The runs of consecutive numbers, each as its first and its last.
+std::vector<std::pair<int, int>> runs_of(const std::vector<int>& numbers);
 
 /// "0, 2, 5".
 template <class Numbers>
