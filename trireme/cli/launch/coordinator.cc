@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/base/standard_streams.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/program.h"
@@ -76,7 +75,6 @@ std::pair<int, int> range_of(const CoordinatorArguments& arguments) {
 }
 
 int coordinate_command(const CoordinatorArguments& arguments, bool gathers) {
-  open_standard_streams();
   if (arguments.workers > 0 && gathers)
     refuse("coordinator", "--workers cannot be combined with --gather",
            "Leave it out: workers that train on their own begin when they "

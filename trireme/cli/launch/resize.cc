@@ -1,7 +1,6 @@
 // trireme resize: tells an elastic job how many ranks to have.
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "trireme/base/words.h"

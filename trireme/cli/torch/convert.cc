@@ -98,8 +98,7 @@ int convert(const ConvertOptions& options, const Program& program) {
   const train::RunClaim claim({.resume = options.run});  // other jobs leave the folder alone
   const train::RunFolder& folder = claim.folder();
   folder.take_former_config();  // else the next resume would, and undo this
-  config::Config before = train::read_config(
-      folder.config(), [](const char*) { return static_cast<const char*>(nullptr); }, {});
+  config::Config before = train::read_config(folder.config());
   train::restore_sources(before, folder.config());
   refuse_other_training(before, options.to, folder.path());
   const storage::Manifest manifest = verified(folder);

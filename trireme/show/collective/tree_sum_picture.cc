@@ -111,13 +111,8 @@ const char* const kAbout =
 
 Notes notes_of(const std::vector<TreeSum>& sums) {
   Notes notes;
-  const std::string text = text_of(sums);
-  for (std::size_t at = 0; (at = text.find("  sum     ", at)) != std::string::npos;) {
-    const std::size_t end = text.find('\n', at);
-    notes.emplace_back(
-        "", counted(sums[notes.size()].ranks, "rank") + ": " + text.substr(at + 10, end - at - 10));
-    at = end;
-  }
+  for (const TreeSum& sum : sums)
+    notes.emplace_back("", counted(sum.ranks, "rank") + ": " + sum_text(sum));
   return notes;
 }
 
