@@ -251,6 +251,20 @@ TEST(Output, OfATuningIsNotJson) {
   EXPECT_EQ(result.out, "");
 }
 
+// A closed pipe: it once went on to its last byte, and said that "the run goes on without it".
+TEST(Output, GeneratedTextEndsWithItsReader) {
+  Folder folder;
+  const std::string config = tiny_config(folder, "steps = 1\n");
+  ASSERT_EQ(trireme_command({"train", config, "--out", "run"}).in(folder.path()).run().code, 0);
+  const std::string line =
+      std::string(TRIREME_PROGRAM) + " generate run --prompt ab --bytes 1000000000 | head -c 3";
+  const CommandResult result = cached_command({"/bin/sh", "-c", line}).in(folder.path()).run(60);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out.substr(0, 2), "ab");
+  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(result.left_behind, 0);
+}
+
 TEST(Output, FiguresInJsonAreNumbers) {
   Folder folder;
   const std::string config = tiny_config(folder, "steps = 1\n");
