@@ -128,6 +128,17 @@ TEST(Output, NamesOfTensorsDoNotControlTheTerminal) {
   EXPECT_THAT(run({"inspect", path, "--json"}).out, HasSubstr(R"("name":"w\u001b[2J\n")"));
 }
 
+// With fewer runs than rank counts, it said that the others sent nothing.
+TEST(Output, WhatWasNotRunHasNotSentNothing) {
+  const Words words{"verify", "all-reduce", "ring", "--ranks", "2..3", "--seeds", "1"};
+  const std::string table = run(words).out;
+  EXPECT_THAT(table, HasSubstr("    2       2 1.00 S     1  "));
+  EXPECT_THAT(table, HasSubstr("    3       4      -     0  "));
+  Words json = words;
+  json.emplace_back("--json");
+  EXPECT_THAT(run(json).out, HasSubstr(R"({"ranks":3,"rounds":4}])"));
+}
+
 TEST(Output, ThatCannotBeWrittenIsAnError) {
   std::fflush(stdout);
   const int before = dup(STDOUT_FILENO), full = open("/dev/full", O_WRONLY | O_CLOEXEC);

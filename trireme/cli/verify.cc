@@ -55,7 +55,8 @@ void print(const show::VerifyOptions& options, const show::Verdict& verdict) {
   const std::string name = show::title_of(options.kind) + " " + options.algorithm;
   if (!verdict.counts.empty()) std::printf("ranks  rounds   sent  runs  formula\n");
   for (const auto& count : verdict.counts) {
-    std::printf("%5d  %6d %4.2f S  %4d  %s\n", count.ranks, count.shape.rounds, count.most_sent,
+    const std::string sent = count.runs > 0 ? show::fixed(count.most_sent, 2) + " S" : "-";
+    std::printf("%5d  %6d %6s  %4d  %s\n", count.ranks, count.shape.rounds, sent.c_str(),
                 count.runs, show::formula_of(count.shape).c_str());
   }
   if (verdict.flaws.empty()) {
@@ -81,8 +82,8 @@ void print_json(const show::VerifyOptions& options, const show::Verdict& verdict
                                   {"right", nlohmann::json::array()},
                                   {"wrong", nlohmann::json::array()}};
   for (const auto& count : verdict.counts) {
-    event["right"].push_back(
-        {{"ranks", count.ranks}, {"rounds", count.shape.rounds}, {"sent", count.most_sent}});
+    event["right"].push_back({{"ranks", count.ranks}, {"rounds", count.shape.rounds}});
+    if (count.runs > 0) event["right"].back()["sent"] = count.most_sent;
   }
   for (const auto& flaw : verdict.flaws) {
     event["wrong"].push_back({{"ranks", flaw.ranks},
