@@ -120,6 +120,8 @@ class Command {
 
 /// The number of ranks, under every name that launchers use; -np is accepted for -n everywhere.
 inline constexpr const char* kRanksOption = "-n,--ranks,--np";
+/// The most ranks, or servers, that a job may have.
+inline constexpr int kMostProcesses = 65'536;
 /// For commands that may start servers, too.
 inline constexpr const char* kWorkersOption = "-n,--ranks,--np,--workers";
 

@@ -1,14 +1,14 @@
 // trireme verify: checks an algorithm on many rank counts.
-#include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/parsed.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/comm/rounds/registry.h"
@@ -26,19 +26,13 @@ struct VerifyCommandOptions {
   bool json = false;
 };
 
-// "2..16" or "4".
-void read_range(std::string_view text, int& least, int& most) {
-  const auto read = [](std::string_view part, int& value) {
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    return error == std::errc() && end == part.data() + part.size();
-  };
+// "2..16" or "4": the least and the most.
+std::pair<int, int> range_of(const std::string& text) {
   const std::size_t dots = text.find("..");
-  const bool good = dots == std::string_view::npos
-                        ? read(text, least) && read(text, most)
-                        : read(text.substr(0, dots), least) && read(text.substr(dots + 2), most);
-  if (good) return;
-  refuse("verify", "\"" + std::string(text) + "\" is no range of ranks",
-         "Write --ranks 4 or --ranks 2..16.");
+  const auto least = parsed<int>(text.substr(0, dots));
+  const auto most = dots == text.npos ? least : parsed<int>(text.substr(dots + 2));
+  if (least && most) return {*least, *most};
+  refuse("verify", "\"" + text + "\" is no range of ranks", "Write --ranks 4 or --ranks 2..16.");
 }
 
 // "3, 5..8"
@@ -103,7 +97,7 @@ bool verify_one(show::VerifyOptions options, bool json) {
 int verify_command(const VerifyCommandOptions& options) {
   show::VerifyOptions one{
       .kind = show::kind_named(options.collective), .seeds = options.seeds, .hosts = options.hosts};
-  read_range(options.ranks, one.least, one.most);
+  std::tie(one.least, one.most) = range_of(options.ranks);
   bool right = true;
   for (const auto* entry : comm::algorithms_of(one.kind)) {
     if (!options.algorithm.empty() && entry->name != options.algorithm) continue;

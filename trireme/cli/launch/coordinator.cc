@@ -140,7 +140,7 @@ void declare_coordinator(Command& command) {
           "--workers", options.workers,
           "Workers that train on their own (server.staleness), each with its part of a batch of "
           "so many; with --elastic, MAX may be there")
-      .between(1, 65'536);
+      .between(1, kMostProcesses);
   command.option("--listen", options.listen, "HOST:PORT at which processes reach it");
   command.option("--store", options.store,
                  "What survives its end: a folder, or etcd://HOST:2379/KEY");
@@ -148,10 +148,10 @@ void declare_coordinator(Command& command) {
   command
       .option("--servers", options.servers,
               "Parameter servers, which are processes beside the ranks")
-      .between(0, 65'536)
+      .between(0, kMostProcesses)
       .shows_default();
   command.option("--spares", options.spares, "Processes beyond MAX that wait for a place")
-      .between(0, 65'536)
+      .between(0, kMostProcesses)
       .shows_default();
   add_copy_options(command, options.multiple, options.stages);
   command.option("--gather", options.gather, "Seconds in which more than MIN may come at the start")

@@ -1,6 +1,5 @@
 // trireme show schedule: a pipeline schedule, checked, simulated and drawn.
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <sstream>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "trireme/base/file.h"
+#include "trireme/base/parsed.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/cli/show/drawing.h"
 #include "trireme/plan/schedule/generators/schedules.h"
@@ -41,10 +41,8 @@ plan::PipelineTimes times_of(const std::string& text) {
   std::istringstream parts(text);
   bool good = true;
   for (std::string part; std::getline(parts, part, ',');) {
-    double number = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
-    good = good && error == std::errc() && end == part.data() + part.size() && number >= 0;
-    numbers.push_back(number);
+    numbers.push_back(parsed<double>(part).value_or(-1));
+    good = good && numbers.back() >= 0;
   }
   if (!good || numbers.size() < 3 || numbers.size() > 4 || text.back() == ',') {
     refuse("show", "\"" + text + "\" are no times",

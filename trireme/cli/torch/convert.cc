@@ -148,9 +148,9 @@ void declare_convert(Command& command) {
         {"--tensor", &options.tensor, "Ranks that share the tensors of each layer"},
         {"--context", &options.context, "Ranks that share the positions of each sequence"},
         {"--expert", &options.expert, "Ranks that share the experts of each mixture"}})
-    command.option(name, *value, about).between(1, 65'536).hides_default();
+    command.option(name, *value, about).between(1, kMostProcesses).hides_default();
   command.option("--shard", options.shard, "Consecutive ranks that share one copy under hybrid")
-      .between(0, 65'536);
+      .between(0, kMostProcesses);
   command.option("--set", options.set, "key=value of the new configuration, as often as wanted")
       .repeatable();
   command.flag("--json", options.json, "Events as JSON lines on standard output");

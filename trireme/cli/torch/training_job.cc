@@ -33,7 +33,7 @@ void add_training_options(Command& command, TrainingJobOptions& options) {
   command
       .option("--servers", options.servers,
               "server.count: parameter servers beside them (and parallel.sync = server)")
-      .between(0, 65'536);
+      .between(0, kMostProcesses);
   command
       .option("--evaluator", options.evaluators,
               "1: a process that evaluates every checkpoint and keeps the best, while the others "
@@ -139,10 +139,9 @@ void check_start(const TrainingJobOptions& options) {
   if (options.config.empty()) {
     refuse("config", "no configuration was given", "Name one, such as configs/gpt-nano.toml.");
   }
-  constexpr int kMostRanks = 65'536;
-  if (options.ranks < 1 || options.ranks > kMostRanks) {
+  if (options.ranks < 1 || options.ranks > kMostProcesses) {
     refuse("config", "--ranks " + std::to_string(options.ranks) + " is out of range",
-           "It must be at least 1 and at most " + std::to_string(kMostRanks) + ".");
+           "It must be at least 1 and at most " + std::to_string(kMostProcesses) + ".");
   }
 }
 

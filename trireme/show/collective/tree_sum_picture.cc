@@ -71,15 +71,11 @@ class Picture {
 };
 
 int most_ranks(const std::vector<TreeSum>& sums) {
-  int most = 1;
-  for (const TreeSum& sum : sums) most = std::max(most, sum.ranks);
-  return most;
+  return std::ranges::max_element(sums, {}, &TreeSum::ranks)->ranks;
 }
 
 int most_steps(const std::vector<TreeSum>& sums) {
-  int most = 0;
-  for (const TreeSum& sum : sums) most = std::max(most, sum.steps());
-  return most;
+  return std::ranges::max_element(sums, {}, &TreeSum::steps)->steps();
 }
 
 // The ranks' colours; they must outlive the legend.

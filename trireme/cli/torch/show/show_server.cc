@@ -1,11 +1,12 @@
 // trireme show server: workers and parameter servers at work on a simulated network; or, for a
 // configuration, which server has which part of its model.
-#include <charconv>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "trireme/base/parsed.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/cli/show/drawing.h"
 #include "trireme/cli/torch/show/record_server.h"
@@ -27,14 +28,10 @@ struct ShowServerOptions {
 
 // "3:5": worker 3 takes 5 times as long.
 std::pair<int, double> slow_of(const std::string& text) {
-  int worker = 0;
-  double times = 0;
-  const char* const end = text.data() + text.size();
-  const auto first = std::from_chars(text.data(), end, worker);
-  if (first.ec == std::errc() && first.ptr != end && *first.ptr == ':') {
-    const auto second = std::from_chars(first.ptr + 1, end, times);
-    if (second.ec == std::errc() && second.ptr == end) return {worker, times};
-  }
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const auto worker = parsed<int>(text.substr(0, colon));
+  const auto times = parsed<double>(text.substr(std::min(colon + 1, text.size())));
+  if (worker && times) return {*worker, *times};
   refuse("show", "\"" + text + "\" is no slow worker",
          "Write its number and how many times as long its steps take: 3:5.");
 }
