@@ -179,6 +179,10 @@ config::Config configuration_of(const TrainingJobOptions& options) {
   flag("comm.transport", options.transport, "--transport");
   flag("comm.algorithm", options.algorithm, "--algorithm");
   flag("comm.link", options.link, "--link");
+  const std::string& transport = config.text("comm.transport");
+  if (!options.link.empty() && transport != "sim")
+    refuse("config", "--link is a simulated network's, but the transport is " + transport,
+           "Add --transport sim, or leave --link out.");
   flag("data.path", options.data, "--data");
   take_servers(config, options.servers);
   take_elastic(config, options);
