@@ -19,6 +19,7 @@
 #include "trireme/cli/refuse.h"
 #include "trireme/plan/link.h"
 #include "trireme/rendezvous/launchers/environment.h"
+#include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -190,7 +191,7 @@ void print_json(const std::vector<ScalePoint>& points, const std::string& link) 
                                     {"samples_per_second", point.samples_per_second},
                                     {"speedup", point.speedup}};
     if (point.simulated) event["link"] = link;
-    std::printf("%s\n", event.dump().c_str());
+    std::fputs(show::json_line(event).c_str(), stdout);
   }
 }
 
