@@ -147,6 +147,8 @@ TEST_F(Convert, InspectShowsThePartsOfACheckpoint) {
   EXPECT_EQ(states, 2 * weights) << "AdamW has two moments";
   EXPECT_EQ(part.at("bytes"), states + weights);
   EXPECT_EQ(Json::parse(part.at("metadata").get<std::string>()).at("optimizer_steps"), 6);
+  EXPECT_EQ(run({"inspect", "file://" + folder_.file("run"), "--hash"}).out,
+            run({"inspect", "run", "--hash"}).out);
   const std::string data = run({"inspect", "run/checkpoint/step-00000003", "--part", "data"}).out;
   EXPECT_THAT(data, HasSubstr("\"position\":3"));
   const CommandResult none = run({"inspect", "run", "--part", "none"});

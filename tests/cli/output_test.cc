@@ -244,6 +244,27 @@ TEST(Output, ATableThatCannotBeWrittenIsRefusedBeforeItMeasures) {
   EXPECT_EQ(result.out, "") << "nothing was measured";
 }
 
+TEST(Output, OfATuningIsNotJson) {
+  const CommandResult result = trireme_command({"doctor", "--tune", "a.toml", "--json"}).run();
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--tune cannot be combined with --json"));
+  EXPECT_EQ(result.out, "");
+}
+
+// A closed pipe: it once went on to its last byte, and said that "the run goes on without it".
+TEST(Output, GeneratedTextEndsWithItsReader) {
+  Folder folder;
+  const std::string config = tiny_config(folder, "steps = 1\n");
+  ASSERT_EQ(trireme_command({"train", config, "--out", "run"}).in(folder.path()).run().code, 0);
+  const std::string line =
+      std::string(TRIREME_PROGRAM) + " generate run --prompt ab --bytes 1000000000 | head -c 3";
+  const CommandResult result = cached_command({"/bin/sh", "-c", line}).in(folder.path()).run(60);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out.substr(0, 2), "ab");
+  EXPECT_THAT(result.err, Not(HasSubstr("goes on")));
+  EXPECT_EQ(result.left_behind, 0);
+}
+
 TEST(Output, FiguresInJsonAreNumbers) {
   Folder folder;
   const std::string config = tiny_config(folder, "steps = 1\n");

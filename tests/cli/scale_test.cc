@@ -45,6 +45,7 @@ TEST(BenchScale, MeasuresSomeRanksAndSimulatesOthers) {
     }
   }
   // 8 ranks are too many for the 4 micro-batches of one batch.
+  EXPECT_THAT(result.err, HasSubstr("left out: 8 ranks have only 4 micro-batches to share"));
   EXPECT_THAT(points, ElementsAre("strong 1 measured", "strong 2 measured", "strong 2 simulated",
                                   "strong 3 simulated", "weak 1 measured", "weak 2 measured",
                                   "weak 2 simulated", "weak 3 simulated", "weak 8 simulated"));

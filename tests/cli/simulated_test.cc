@@ -80,6 +80,16 @@ TEST(Simulated, ALinkThatIsNoneIsUsage) {
   EXPECT_THAT(result.err, HasSubstr("25us,1GB/s"));
 }
 
+TEST(Simulated, ALinkOfARealNetworkIsUsage) {
+  Folder folder;
+  const CommandResult result =
+      trireme_command({"train", tiny_config(folder), "--ranks", "2", "--link", "1ms,1GB/s"})
+          .in(folder.path())
+          .run();
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("--link is a simulated network's, but the transport is auto"));
+}
+
 TEST(OwnAllReduce, TrainsUnderItsName) {
   Folder folder;
   const std::string config = tiny_config(folder, "steps = 6\nvalidate_every = 0\n");

@@ -283,12 +283,17 @@ TEST_F(Standing, SaysWhatIsWrongBeforeItBegins) {
   refused(coordinator("1:2"), "is no folder");
   store_ = "etcd://127.0.0.1";
   refused(coordinator("1:2"), "names no host and port");
-  refused(trireme_command({"train", config_})
-              .with("TRIREME_COORDINATOR", endpoint_)
-              .with("TRIREME_ELASTIC", "1")
-              .with("TRIREME_SIZE", "2")
-              .with("TRIREME_RANK", "1"),
-          "--out, in all processes");
+  const auto process_with = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"train", config_});
+    return trireme_command(words)
+        .with("TRIREME_COORDINATOR", endpoint_)
+        .with("TRIREME_ELASTIC", "1")
+        .with("TRIREME_SIZE", "2")
+        .with("TRIREME_RANK", "1");
+  };
+  refused(process_with({}), "--out, in all processes");
+  refused(process_with({"--out", "run", "--resume", "other"}), "--resume other under a");
+  refused(process_with({"--out", "run", "-H", "localhost:2"}), "-H or --hostfile under a");
 }
 
 #ifdef TRIREME_ETCD

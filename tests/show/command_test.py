@@ -297,7 +297,10 @@ class ShowServer(unittest.TestCase):
         for arguments, words in ((("--workers", "11"), "1 to 10"), (("--slow", "3"), "3:5"),
                                  (("--slow", "4:5"), "from 0 on"), (("--staleness", "-2"), "-1 (no bound)"),
                                  (("--backup", "1"), "synchronous training"), (("--link", "fast"), "25us,1GB/s"),
-                                 (("/nowhere.toml",), "/nowhere.toml")):
+                                 (("/nowhere.toml",), "/nowhere.toml"),
+                                 ((self.CONFIG, "--workers", "2"), "--workers is for a run"),
+                                 ((self.CONFIG, "--step"), "--step is for a run"),
+                                 (("--set", "server.count=2"), "--set requires CONFIG")):
             done = run("show", "server", *arguments)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(words, done.stderr)
@@ -321,6 +324,15 @@ class BenchServer(unittest.TestCase):
             self.assertEqual(again.returncode, 0, again.stderr)
             self.assertIn("one exchange of 16 KiB", again.stdout)
             self.assertIn("measured here", svg.read_text())
+
+    def test_each_count_is_taken_once_and_in_order(self):
+        if not WITH_LIBTORCH:
+            return
+        done = run("bench", "server", "--workers", "3", "1", "3", "--servers", "1", "1", "--all-reduce", "ring",
+                   "--bytes", "4KiB", "--json")
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([(event.get("servers", 0), event["workers"]) for event in events
+                          if event.get("source") == "simulated"], [(1, 1), (1, 3), (0, 1), (0, 3)], done.stderr)
 
     def test_wrong_usage_is_2_and_says_what_there_is(self):
         if not WITH_LIBTORCH:

@@ -57,8 +57,12 @@ ModelWeights weights_in(const std::string& path) {
 std::optional<FoundCheckpoint> find_checkpoint(const std::string& place) {
   if (place.empty())
     refuse("checkpoint", "the name of a run is empty", "Name a run's folder, or a checkpoint's.");
-  const std::string name = plain_name(place);
   const bool address = storage::has_scheme(place);
+  if (address) {
+    const storage::Location location = storage::open_location(place);
+    if (!location.storage->is_remote()) return find_checkpoint(location.path);  // file://
+  }
+  const std::string name = plain_name(place);
   std::error_code missing;
   const auto slash = name.rfind('/');
   if (const auto step = storage::step_of_folder(name.substr(slash + 1));

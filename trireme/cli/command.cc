@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/nearest.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/program.h"
@@ -85,8 +86,7 @@ Option& Option::between(double least, double most) {
 }
 
 Option& Option::one_of(std::vector<std::string> words) {
-  std::string list;
-  for (const std::string& word : words) list += (list.empty() ? "" : " | ") + word;
+  const std::string list = joined(words, {}, " | ");
   const auto check = [words, list](const std::string& text) -> std::string {
     if (std::find(words.begin(), words.end(), text) != words.end()) return {};
     const std::string meant = nearest(text, words);
@@ -168,6 +168,12 @@ Option Command::flag(const std::string& names, bool& value, const std::string& a
 }
 
 bool Command::given(const std::string& option) const { return app_->count(option) > 0; }
+
+std::string Command::first_given(std::initializer_list<const char*> options) const {
+  for (const char* const one : options)
+    if (given(one)) return one;
+  return {};
+}
 
 Command& Command::hidden() {
   app_->group("");

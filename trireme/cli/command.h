@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <string>
@@ -73,6 +74,8 @@ class Command {
   Option flag(const std::string& names, bool& value, const std::string& about);
   /// True if the command line has the option.
   bool given(const std::string& option) const;
+  /// The first of `options` that the command line has; empty: none.
+  std::string first_given(std::initializer_list<const char*> options) const;
   /// Runs the command; returns the exit code. Without it, a subcommand must be named.
   void run(std::function<int()> action) { action_ = std::move(action); }
   /// The message for an argument that the command does not know; empty: the usual message.
@@ -117,6 +120,8 @@ class Command {
 
 /// The number of ranks, under every name that launchers use; -np is accepted for -n everywhere.
 inline constexpr const char* kRanksOption = "-n,--ranks,--np";
+/// The most ranks, or servers, that a job may have.
+inline constexpr int kMostProcesses = 65'536;
 /// For commands that may start servers, too.
 inline constexpr const char* kWorkersOption = "-n,--ranks,--np,--workers";
 

@@ -2,9 +2,12 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <vector>
 
+#include "trireme/base/joined.h"
 #include "trireme/base/shape_text.h"
+#include "trireme/base/utf8.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/checkpoints.h"
@@ -66,7 +69,8 @@ void print_tensor(const HashedTensor& tensor, const std::string& part, const std
     return void(std::printf("%s\n", event.line().c_str()));
   }
   const std::string bytes = grouped(static_cast<long>(bytes_of(tensor)));
-  std::printf("%-40s %-5s %-18s %12s%s%s\n", tensor.name.c_str(), type.c_str(),
+  // The file may be anybody's: its names must not control the terminal.
+  std::printf("%-40s %-5s %-18s %12s%s%s\n", escaped(tensor.name).c_str(), type.c_str(),
               shape_text(tensor.shape).c_str(), bytes.c_str(), file.empty() ? "" : "  ",
               file.c_str());
 }
@@ -84,12 +88,9 @@ std::string part_of(const std::string& name) { return name.substr(0, name.find('
 void print_part(const FoundCheckpoint& found, const std::string& part, bool json) {
   const storage::CheckpointFolder& folder = found.folder;
   const storage::Manifest manifest = folder.read_manifest(found.step);
-  if (!manifest.parts.contains(part)) {
-    std::string names;
-    for (const auto& [name, metadata] : manifest.parts) names += (names.empty() ? "" : ", ") + name;
+  if (!manifest.parts.contains(part))
     refuse("inspect", found.path() + " has no part \"" + part + "\"",
-           "Its parts are " + names + ".");
-  }
+           "Its parts are " + joined(std::views::keys(manifest.parts)) + ".");
   print_title(json, true);
   Sum sum;
   const SavedTensors saved(folder, manifest);
@@ -147,6 +148,9 @@ void print_table(const ModelWeights& weights, bool json) {
 }
 
 int inspect(const InspectOptions& options) {
+  if (options.hash && !options.part.empty())
+    refuse("inspect", "--hash is over all weights, and --part shows one part of a checkpoint",
+           "Leave out one of them.");
   const auto found = find_checkpoint(options.run);
   const ModelWeights weights = found ? model_weights(*found) : model_weights(options.run);
   weights.verify();

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -114,6 +115,30 @@ TEST(Usage, NamesNoOptionThatIsNotNear) {
               AllOf(HasSubstr("inspect has no option --step"), Not(HasSubstr("did you mean"))));
 }
 
+// A file of weights may be anybody's.
+TEST(Output, NamesOfTensorsDoNotControlTheTerminal) {
+  const std::string path = ::testing::TempDir() + "/names.safetensors";
+  std::string header = R"({"w\u001b[2J\n":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::ofstream(path, std::ios::binary)
+      << static_cast<char>(header.size()) << std::string(7, '\0') << header << std::string(4, '\0');
+  const Said table = run({"inspect", path});
+  EXPECT_EQ(table.code, 0) << table.err;
+  EXPECT_THAT(table.out, HasSubstr("w\\x1b[2J\\x0a "));
+  EXPECT_THAT(run({"inspect", path, "--json"}).out, HasSubstr(R"("name":"w\u001b[2J\n")"));
+}
+
+// With fewer runs than rank counts, it said that the others sent nothing.
+TEST(Output, WhatWasNotRunHasNotSentNothing) {
+  const Words words{"verify", "all-reduce", "ring", "--ranks", "2..3", "--seeds", "1"};
+  const std::string table = run(words).out;
+  EXPECT_THAT(table, HasSubstr("    2       2 1.00 S     1  "));
+  EXPECT_THAT(table, HasSubstr("    3       4      -     0  "));
+  Words json = words;
+  json.emplace_back("--json");
+  EXPECT_THAT(run(json).out, HasSubstr(R"({"ranks":3,"rounds":4}])"));
+}
+
 TEST(Output, ThatCannotBeWrittenIsAnError) {
   std::fflush(stdout);
   const int before = dup(STDOUT_FILENO), full = open("/dev/full", O_WRONLY | O_CLOEXEC);
@@ -167,6 +192,27 @@ TEST(Usage, ABatchScriptLeavesNoOptionOut) {
     EXPECT_THAT(refused(words), HasSubstr("--print-sbatch cannot be combined with " +
                                           (more[0] == "--" ? std::string("PROGRAM") : more[0])));
   }
+}
+
+// Each of these was once accepted and had no effect.
+TEST(Usage, RefusesOptionsWithoutEffect) {
+  for (const auto& [words, text] : std::vector<std::pair<Words, const char*>>{
+           {{"show", "--json"}, "--json is for one algorithm, and none is named"},
+           {{"show", "all-reduce", "--svg", "a.svg"}, "leave --svg out to list them"},
+           {{"show", "gossip", "--html", "a.html"}, "--html is for one graph"},
+           {{"show", "schedule", "--step"}, "--step is for one schedule"},
+           {{"show", "strategies", "--json"}, "--json is for one strategy"},
+           {{"show", "schedule", "--recorded", "run.jsonl", "--times", "1,1,1"},
+            "--times cannot be combined with --recorded"},
+           {{"show", "partition", "graph.txt", "--microbatches", "4"},
+            "--microbatches requires --schedule"},
+           {{"inspect", "run", "--hash", "--part", "train"}, "--hash is over all weights"},
+           {{"bench", "comm", "--tune", "--explain"}, "--tune cannot be combined with --explain"},
+           {{"bench", "comm", "broadcast", "--tune"}, "--tune cannot be combined with COLLECTIVE"},
+           {{"bench", "comm", "--tune", "--sizes", "8B"}, "--tune cannot be combined with --sizes"},
+           {{"bench", "comm", "broadcast", "--explain"}, "--explain is about all-reduce"},
+           {{"bench", "comm", "--explain", "--algorithm", "ring"}, "what auto takes, not ring"}})
+    EXPECT_THAT(refused(words), HasSubstr(text));
 }
 
 TEST(Usage, ReadsDecimalNumbers) {

@@ -1,17 +1,21 @@
 // trireme verify: checks an algorithm on many rank counts.
-#include <charconv>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
+#include "trireme/base/parse_number.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/show/collective/collective.h"
 #include "trireme/show/collective/cost.h"
 #include "trireme/show/collective/verify.h"
+#include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -22,39 +26,31 @@ struct VerifyCommandOptions {
   bool json = false;
 };
 
-// "2..16" or "4".
-void read_range(std::string_view text, int& least, int& most) {
-  const auto read = [](std::string_view part, int& value) {
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    return error == std::errc() && end == part.data() + part.size();
-  };
+// "2..16" or "4": the least and the most.
+std::pair<int, int> range_of(const std::string& text) {
   const std::size_t dots = text.find("..");
-  const bool good = dots == std::string_view::npos
-                        ? read(text, least) && read(text, most)
-                        : read(text.substr(0, dots), least) && read(text.substr(dots + 2), most);
-  if (good) return;
-  refuse("verify", "\"" + std::string(text) + "\" is no range of ranks",
-         "Write --ranks 4 or --ranks 2..16.");
+  const auto least = parse_number<int>(text.substr(0, dots));
+  const auto most = dots == text.npos ? least : parse_number<int>(text.substr(dots + 2));
+  if (least && most) return {*least, *most};
+  refuse("verify", "\"" + text + "\" is no range of ranks", "Write --ranks 4 or --ranks 2..16.");
 }
 
 // "3, 5..8"
 std::string list_of(const std::vector<show::Flaw>& flaws) {
-  std::string text;
-  for (std::size_t i = 0; i < flaws.size();) {
-    std::size_t end = i + 1;
-    while (end < flaws.size() && flaws[end].ranks == flaws[end - 1].ranks + 1) ++end;
-    text += (text.empty() ? "" : ", ") + std::to_string(flaws[i].ranks);
-    if (end - i > 1) text += ".." + std::to_string(flaws[end - 1].ranks);
-    i = end;
-  }
-  return text;
+  std::vector<int> counts;
+  for (const show::Flaw& flaw : flaws) counts.push_back(flaw.ranks);
+  return joined(show::runs_of(counts), [](const std::pair<int, int>& run) {
+    const std::string first = std::to_string(run.first);
+    return run.first == run.second ? first : first + ".." + std::to_string(run.second);
+  });
 }
 
 void print(const show::VerifyOptions& options, const show::Verdict& verdict) {
   const std::string name = show::title_of(options.kind) + " " + options.algorithm;
   if (!verdict.counts.empty()) std::printf("ranks  rounds   sent  runs  formula\n");
   for (const auto& count : verdict.counts) {
-    std::printf("%5d  %6d %4.2f S  %4d  %s\n", count.ranks, count.shape.rounds, count.most_sent,
+    const std::string sent = count.runs > 0 ? show::fixed(count.most_sent, 2) + " S" : "-";
+    std::printf("%5d  %6d %6s  %4d  %s\n", count.ranks, count.shape.rounds, sent.c_str(),
                 count.runs, show::formula_of(count.shape).c_str());
   }
   if (verdict.flaws.empty()) {
@@ -80,8 +76,8 @@ void print_json(const show::VerifyOptions& options, const show::Verdict& verdict
                                   {"right", nlohmann::json::array()},
                                   {"wrong", nlohmann::json::array()}};
   for (const auto& count : verdict.counts) {
-    event["right"].push_back(
-        {{"ranks", count.ranks}, {"rounds", count.shape.rounds}, {"sent", count.most_sent}});
+    event["right"].push_back({{"ranks", count.ranks}, {"rounds", count.shape.rounds}});
+    if (count.runs > 0) event["right"].back()["sent"] = count.most_sent;
   }
   for (const auto& flaw : verdict.flaws) {
     event["wrong"].push_back({{"ranks", flaw.ranks},
@@ -89,7 +85,7 @@ void print_json(const show::VerifyOptions& options, const show::Verdict& verdict
                               {"drawing", flaw.drawing},
                               {"advice", flaw.advice}});
   }
-  std::printf("%s\n", event.dump().c_str());
+  std::fputs(show::json_line(event).c_str(), stdout);
 }
 
 bool verify_one(show::VerifyOptions options, bool json) {
@@ -101,7 +97,7 @@ bool verify_one(show::VerifyOptions options, bool json) {
 int verify_command(const VerifyCommandOptions& options) {
   show::VerifyOptions one{
       .kind = show::kind_named(options.collective), .seeds = options.seeds, .hosts = options.hosts};
-  read_range(options.ranks, one.least, one.most);
+  std::tie(one.least, one.most) = range_of(options.ranks);
   bool right = true;
   for (const auto* entry : comm::algorithms_of(one.kind)) {
     if (!options.algorithm.empty() && entry->name != options.algorithm) continue;

@@ -52,6 +52,16 @@ constexpr std::array<Unit, 12> kSizes = {{{"", 1},
                                           {"MB", 1e6},
                                           {"GB", 1e9}}};
 
+// Sums of such latencies and transfers stay within the virtual clock of a simulated network.
+constexpr double kMostLatency = 1e6, kLeastRate = 1, kMostRate = 1e15;  // seconds, bytes a second
+
+bool read_rate(std::string_view text, double& seconds_per_byte) {
+  double rate = 0;
+  if (!read(text, kRates, rate) || rate < kLeastRate || rate > kMostRate) return false;
+  seconds_per_byte = 1 / rate;
+  return true;
+}
+
 }  // namespace
 
 LinkCost link_of(std::string_view text) {
@@ -62,19 +72,16 @@ LinkCost link_of(std::string_view text) {
     parts.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  double rate = 0;
-  bool good = parts.size() >= 2 && parts.size() <= 3 && read(parts[0], kTimes, link.alpha);
-  good = good && read(parts[1], kRates, rate) && rate > 0;
-  link.beta = 1 / rate;
-  if (good && parts.size() == 3) {
-    good = read(parts[2], kRates, rate) && rate > 0;
-    link.gamma = 1 / rate;
-  }
+  const bool good = parts.size() >= 2 && parts.size() <= 3 && read(parts[0], kTimes, link.alpha) &&
+                    link.alpha <= kMostLatency && read_rate(parts[1], link.beta) &&
+                    (parts.size() == 2 || read_rate(parts[2], link.gamma));
   if (!good) {
-    throw ConfigError("\"" + shortened(text) + "\" is not a link",
-                      {.operation = "config",
-                       .advice = "Write its latency and its rate: 25us,1GB/s (and, as a third, how "
-                                 "fast a rank adds: 25us,1GB/s,10GB/s)."});
+    throw ConfigError(
+        "\"" + shortened(text) + "\" is not a link",
+        {.operation = "config",
+         .advice = "Write its latency and its rate: 25us,1GB/s (and, as a third, how "
+                   "fast a rank adds: 25us,1GB/s,10GB/s). A latency is at most 1e6 s, "
+                   "a rate 1 B/s to 1e6 GB/s."});
   }
   return link;
 }

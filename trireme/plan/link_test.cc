@@ -19,7 +19,8 @@ TEST(Link, ReadsALink) {
   EXPECT_DOUBLE_EQ(other.beta, 8e-10);
   EXPECT_DOUBLE_EQ(other.gamma, 2e-10);
   for (const char* wrong : {"", "25us", "25,1GB/s", "25us,0GB/s", "25us,1GB", "-1us,1GB/s",
-                            "25us,1GB/s,", "nanus,1GB/s", "25us,1GB/s,1GB/s,1GB/s"}) {
+                            "25us,1GB/s,", "nanus,1GB/s", "25us,1GB/s,1GB/s,1GB/s", "1e300s,1GB/s",
+                            "25us,1e-300B/s", "25us,1e300GB/s"}) {
     EXPECT_THROW(link_of(wrong), ConfigError) << wrong;
   }
 }

@@ -246,9 +246,9 @@ std::vector<LegendEntry> legend_of(const plan::GraphPartition& partition) {
 
 std::string svg_of(const plan::Graph& graph, const plan::GraphPartition& partition) {
   const Layout layout(graph, partition);
-  const std::string text = std::to_string(graph.nodes.size()) + " nodes in " +
-                           std::to_string(partition.stages.size()) + " stages, imbalance " +
-                           fixed(100 * partition.imbalance(), 1) + " %";
+  const std::string text = counted(static_cast<std::int64_t>(graph.nodes.size()), "node") + " in " +
+                           counted(static_cast<std::int64_t>(partition.stages.size()), "stage") +
+                           ", imbalance " + fixed(100 * partition.imbalance(), 1) + " %";
   double width = std::max(layout.width(), 2 * kMargin + 1.1 * text_width(text, 16));
   for (const plan::SplitAdvice& one : partition.suggestions) {
     width = std::max(width, 2 * kMargin + text_width(one.why, 11));

@@ -48,6 +48,7 @@ TEST(GraphPicture, ANodeThatShouldBeSplitIsRed) {
   graph.values = {{0, {1}, 1'500'000}};
   const auto one = plan::partition_graph(graph, {.stages = 1});
   EXPECT_THAT(svg_of(graph, one), Not(HasSubstr("#d62728")));
+  EXPECT_THAT(svg_of(graph, one), HasSubstr(">2 nodes in 1 stage, imbalance"));
   const auto two = plan::partition_graph(graph, {.stages = 2});
   EXPECT_THAT(svg_of(graph, two), HasSubstr("#d62728"));
   EXPECT_THAT(svg_of(graph, two), HasSubstr(">1.5 MB</text>"));

@@ -5,18 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "trireme/base/joined.h"
 #include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::show {
 namespace {
 
 using plan::NamedStrategy;
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
 
 // "weights whole; ..." of ranks and servers.
 std::string places_of(const NamedStrategy& strategy) {
@@ -26,11 +21,8 @@ std::string places_of(const NamedStrategy& strategy) {
          plan::describe(strategy.server);
 }
 
-std::string moves_of(const NamedStrategy& strategy, const char* between) {
-  std::string text;
-  for (const plan::Movement& move : strategy.moves)
-    text += (text.empty() ? "" : between) + move.what;
-  return text.empty() ? "nothing" : text;
+std::string moves_of(const NamedStrategy& strategy) {
+  return strategy.moves.empty() ? "nothing" : joined(strategy.moves, &plan::Movement::what, "; ");
 }
 
 std::string share_text(plan::Share share, int index, int of) {
@@ -93,7 +85,7 @@ std::string strategies_text() {
     text += line_of(padded(one.name, 20) + one.about + ".");
     text += line_of(padded("", 20) + "also:  " + joined(one.others));
     text += line_of(padded("", 20) + "where: " + places_of(one));
-    text += line_of(padded("", 20) + "moves: " + moves_of(one, "; "));
+    text += line_of(padded("", 20) + "moves: " + moves_of(one));
     text += line_of(padded("", 20) + "keys:  " + plan::describe_keys(one) +
                     (one.missing.empty() ? "" : " (not in this build)"));
   }
@@ -105,7 +97,7 @@ std::string strategies_markdown() {
   text += "|---|---|---|---|---|\n";
   for (const NamedStrategy& one : plan::named_strategies())
     text += "| " + one.name + " | " + joined(one.others) + " | " + places_of(one) + " | " +
-            moves_of(one, "; ") + " | `" + plan::describe_keys(one) + "` |\n";
+            moves_of(one) + " | `" + plan::describe_keys(one) + "` |\n";
   return text;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/transports.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/bench/bench_report.h"
@@ -49,7 +50,8 @@ struct BenchOptions : BenchReport {
   bool ranks_given = false;
   std::string transport = "auto";
   bool heap = false, explain = false, tune = false;
-  std::string out;  // of --tune
+  std::string out;          // of --tune
+  std::string beside_tune;  // the first option given that --tune has no use for
   double seconds = 0.05;
   bool on_gpus() const { return transport == "nccl"; }
 };
@@ -148,13 +150,12 @@ void check_gpu_options(const BenchOptions& options) {
 
 void check_algorithm(comm::OpKind kind, const std::string& name) {
   const bool reduces = kind == comm::OpKind::AllReduce;
-  std::string names = reduces ? "auto, direct, mpi-native" : "auto";
-  for (const comm::AlgorithmEntry* entry : comm::algorithms_of(kind)) names += ", " + entry->name;
   if (name == "auto" || (reduces && (name == "direct" || name == comm::kMpiNative)) ||
       comm::find_algorithm(kind, name))
     return;
   refuse("bench", std::string(comm::name_of(kind)) + " has no algorithm " + name,
-         "Choose one of " + names + ".");
+         std::string("Choose one of auto, ") + (reduces ? "direct, mpi-native, " : "") +
+             joined(comm::algorithms_of(kind), &comm::AlgorithmEntry::name) + ".");
 }
 
 void check_transport(BenchOptions& options, const rendezvous::RankEnvironment& place) {
@@ -211,6 +212,21 @@ void check_tuning_file(const BenchOptions& options) {
   if (!can_write(path)) refuse("bench", "cannot write " + path, "Name another file: --out FILE.");
 }
 
+// Refuses options without effect on what --tune or --explain does.
+void check_task(const BenchOptions& options) {
+  if (options.tune && !options.beside_tune.empty())
+    refuse("bench", "--tune cannot be combined with " + options.beside_tune,
+           "Leave it out: --tune measures every all-reduce, at sizes of its own.");
+  if (!options.explain) return;
+  for (const std::string& collective : options.collectives)
+    if (kind_of(collective) != comm::OpKind::AllReduce)
+      refuse("bench", "--explain is about all-reduce, not " + collective,
+             "Leave out --explain or " + collective + ".");
+  if (options.algorithm != "auto")
+    refuse("bench", "--explain says what auto takes, not " + options.algorithm,
+           "Leave out --algorithm.");
+}
+
 // Refuses everything that can be found wrong before anything starts.
 void check(BenchOptions& options, const rendezvous::RankEnvironment& place) {
   const std::string who = place.launcher.empty() ? "the launcher" : place.launcher;
@@ -228,6 +244,7 @@ void check(BenchOptions& options, const rendezvous::RankEnvironment& place) {
     const comm::OpKind kind = kind_of(collective);
     if (!options.on_gpus()) check_algorithm(kind, options.algorithm);
   }
+  check_task(options);
   read_sizes(options);
   if (options.tune && place.rank == 0) check_tuning_file(options);  // rank 0 writes it
 }
@@ -287,6 +304,8 @@ void declare_bench_comm(Command& command) {
   command.flag("--json", options.json, "JSON lines");
   command.run([&] {
     options.ranks_given = command.given("--ranks");
+    options.beside_tune =
+        command.first_given({"COLLECTIVE", "--sizes", "--algorithm", "--heap", "--explain"});
     return bench_comm(command.program(), options);
   });
 }

@@ -19,6 +19,7 @@
 #include "trireme/cli/refuse.h"
 #include "trireme/plan/link.h"
 #include "trireme/rendezvous/launchers/environment.h"
+#include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -190,7 +191,7 @@ void print_json(const std::vector<ScalePoint>& points, const std::string& link) 
                                     {"samples_per_second", point.samples_per_second},
                                     {"speedup", point.speedup}};
     if (point.simulated) event["link"] = link;
-    std::printf("%s\n", event.dump().c_str());
+    std::fputs(show::json_line(event).c_str(), stdout);
   }
 }
 
@@ -217,18 +218,23 @@ int bench_scale(const ScaleOptions& options) {
   write_file(options.svg, draw_scale(name, points, assumption_of(options)), "bench scale");
   if (options.json) {
     print_json(points, options.link);
-    return 0;
+  } else {
+    print(points);
+    std::printf("\n%s\n", assumption_of(options).c_str());
+    std::printf("ranks that share cores slow one another: this machine has %ld\n",
+                sysconf(_SC_NPROCESSORS_ONLN));
   }
-  print(points);
-  std::printf("\n%s\n", assumption_of(options).c_str());
-  std::printf("ranks that share cores slow one another: this machine has %ld\n",
-              sysconf(_SC_NPROCESSORS_ONLN));
-  for (const std::string& line : scale.left_out()) std::printf("left out: %s\n", line.c_str());
-  std::printf("the curves are in %s\n", options.svg.c_str());
+  for (const std::string& line : scale.left_out()) say(options.json, "left out: " + line);
+  say(options.json, "the curves are in " + options.svg);
   return 0;
 }
 
 }  // namespace
+
+void sort_once(std::vector<int>& counts) {
+  std::ranges::sort(counts);
+  counts.erase(std::ranges::unique(counts).begin(), counts.end());
+}
 
 double share_of_compute(double compute, std::int64_t micro_batches, int ranks) {
   const std::int64_t most = (micro_batches + ranks - 1) / ranks;
@@ -282,10 +288,7 @@ void declare_bench_scale(Command& command) {
   command.flag("--json", options.json, "JSON lines");
   command.run([&options] {
     std::erase(options.simulate, 0);
-    for (std::vector<int>* counts : {&options.ranks, &options.simulate}) {
-      std::ranges::sort(*counts);
-      counts->erase(std::ranges::unique(*counts).begin(), counts->end());
-    }
+    for (std::vector<int>* counts : {&options.ranks, &options.simulate}) sort_once(*counts);
     return bench_scale(options);
   });
 }

@@ -21,6 +21,9 @@ struct ScalePoint {
   double speedup = 1;
 };
 
+/// Sorts the counts of an option, and leaves each one once.
+void sort_once(std::vector<int>& counts);
+
 /// The compute time of the rank with the most micro-batches, ceil(micro_batches / ranks), if one
 /// rank needs `compute` seconds for all. For strong scaling; weak scaling keeps `compute`.
 double share_of_compute(double compute, std::int64_t micro_batches, int ranks);

@@ -22,6 +22,7 @@
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/refuse.h"
+#include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::cli {
 namespace {
@@ -231,8 +232,7 @@ void print_json(const std::vector<ComparedRun>& runs) {
       event["weights_sha256"] = hash_of(model_weights(run.checkpoint));
     event["differing"] = nlohmann::ordered_json::object();
     for (const auto& [key, values] : keys) event["differing"][key] = values[i];
-    std::printf("%s\n",
-                event.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::fputs(show::json_line(event).c_str(), stdout);
   }
 }
 

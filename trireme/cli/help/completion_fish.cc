@@ -1,3 +1,4 @@
+#include "trireme/base/joined.h"
 #include "trireme/cli/help/described.h"
 
 namespace trireme::inline v0::cli {
@@ -12,20 +13,13 @@ std::string quoted(const std::string& text) {
   return out + "'";
 }
 
-std::string spaced(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
-  return out;
-}
-
 // Writes the options and words of a command, for lines that satisfy `condition`, then those of its
 // subcommands.
 void add_lines(const DescribedCommand& command, const std::string& program,
                const std::string& condition, std::string& out) {
-  std::vector<std::string> below;
-  for (const DescribedCommand& one : command.commands) below.push_back(one.name);
+  const std::string below = joined(command.commands, &DescribedCommand::name, " ");
   const std::string seen = "__fish_seen_subcommand_from ";
-  const std::string deeper = below.empty() ? "" : "; and not " + seen + spaced(below);
+  const std::string deeper = below.empty() ? "" : "; and not " + seen + below;
   const std::string here = "complete -c " + program + " -n " + quoted(condition + deeper) + " ";
   for (const DescribedCommand& one : command.commands)
     out += here + "-a " + one.name + " -d " + quoted(one.about) + "\n";
@@ -34,11 +28,11 @@ void add_lines(const DescribedCommand& command, const std::string& program,
     for (const std::string& name : option.names)
       line += name.starts_with("--") ? "-l " + name.substr(2) + " " : "-s " + name.substr(1) + " ";
     if (!option.value.empty()) line += option.files ? "-r -F " : "-x ";
-    if (!option.words.empty()) line += "-a " + quoted(spaced(option.words)) + " ";
+    if (!option.words.empty()) line += "-a " + quoted(joined(option.words, {}, " ")) + " ";
     out += line + "-d " + quoted(option.about) + "\n";
   }
   for (const DescribedOption& one : command.positionals) {
-    if (!one.words.empty()) out += here + "-a " + quoted(spaced(one.words)) + "\n";
+    if (!one.words.empty()) out += here + "-a " + quoted(joined(one.words, {}, " ")) + "\n";
     if (one.files) out += here + "-F\n";
   }
   for (const DescribedCommand& one : command.commands)

@@ -1,3 +1,4 @@
+#include "trireme/base/joined.h"
 #include "trireme/cli/help/described.h"
 
 namespace trireme::inline v0::cli {
@@ -21,20 +22,15 @@ std::string quoted(const std::string& text, const std::string& special) {
 std::string action(const DescribedOption& option) {
   if (option.files) return "_files";
   if (option.words.empty()) return " ";
-  std::string words;
-  for (const std::string& word : option.words) words += (words.empty() ? "" : " ") + word;
+  const std::string words = joined(option.words, {}, " ");
   // A configuration key ends in "=", and its value follows without a blank.
   const bool keys = option.words.front().ends_with('=');
   return keys ? "{compadd -S \"\" -- " + words + "}" : "(" + words + ")";
 }
 
 std::string line_of(const DescribedOption& option) {
-  std::string exclusive, names;
-  for (const std::string& name : option.names) {
-    exclusive += (exclusive.empty() ? "" : " ") + name;
-    names += (names.empty() ? "" : ",") + name;
-  }
-  std::string out = option.many ? "'*'" : "'(" + exclusive + ")'";
+  const std::string names = joined(option.names, {}, ",");
+  std::string out = option.many ? "'*'" : "'(" + joined(option.names, {}, " ") + ")'";
   out += option.names.size() > 1 ? "{" + names + "}" : "'" + names + "'";
   out += "'[" + quoted(option.about, "[]:") + "]";
   if (!option.value.empty()) out += ":" + option.value + ":" + quoted(action(option), "");

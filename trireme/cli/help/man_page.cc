@@ -1,5 +1,6 @@
 #include <cctype>
 
+#include "trireme/base/joined.h"
 #include "trireme/cli/help/described.h"
 
 namespace trireme::inline v0::cli {
@@ -35,13 +36,11 @@ std::string value_of(const DescribedOption& option) {
 void add_options(const std::vector<DescribedOption>& options, std::string& out) {
   for (const DescribedOption& option : options) {
     out += ".TP\n";
-    std::string names;
     const bool positional = !option.names.front().starts_with('-');
-    for (const std::string& name : option.names)
-      names += (names.empty() ? "" : ", ") + ("\\fB" + escaped(name)) + "\\fR";
-    out +=
-        (positional ? "\\fI" + escaped(option.names.front()) + "\\fR" : names + value_of(option)) +
-        "\n" + escaped(option.about);
+    const auto bold = [](const std::string& name) { return "\\fB" + escaped(name) + "\\fR"; };
+    out += (positional ? "\\fI" + escaped(option.names.front()) + "\\fR"
+                       : joined(option.names, bold) + value_of(option)) +
+           "\n" + escaped(option.about);
     if (!option.fallback.empty()) out += " (default: " + escaped(option.fallback) + ")";
     out += "\n";
   }

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "trireme/base/error.h"
-#include "trireme/base/standard_streams.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/program.h"
@@ -76,7 +75,6 @@ std::pair<int, int> range_of(const CoordinatorArguments& arguments) {
 }
 
 int coordinate_command(const CoordinatorArguments& arguments, bool gathers) {
-  open_standard_streams();
   if (arguments.workers > 0 && gathers)
     refuse("coordinator", "--workers cannot be combined with --gather",
            "Leave it out: workers that train on their own begin when they "
@@ -142,7 +140,7 @@ void declare_coordinator(Command& command) {
           "--workers", options.workers,
           "Workers that train on their own (server.staleness), each with its part of a batch of "
           "so many; with --elastic, MAX may be there")
-      .between(1, 65'536);
+      .between(1, kMostProcesses);
   command.option("--listen", options.listen, "HOST:PORT at which processes reach it");
   command.option("--store", options.store,
                  "What survives its end: a folder, or etcd://HOST:2379/KEY");
@@ -150,10 +148,10 @@ void declare_coordinator(Command& command) {
   command
       .option("--servers", options.servers,
               "Parameter servers, which are processes beside the ranks")
-      .between(0, 65'536)
+      .between(0, kMostProcesses)
       .shows_default();
   command.option("--spares", options.spares, "Processes beyond MAX that wait for a place")
-      .between(0, 65'536)
+      .between(0, kMostProcesses)
       .shows_default();
   add_copy_options(command, options.multiple, options.stages);
   command.option("--gather", options.gather, "Seconds in which more than MIN may come at the start")

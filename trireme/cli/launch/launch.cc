@@ -31,15 +31,15 @@ struct CommandOptions {
 };
 
 int print_script(const CommandOptions& options, const Command& command) {
-  for (const char* const other :
-       {"--host", "--hostfile", "--host-timeout", "--export", "--servers", "--evaluator",
-        "--elastic", "--spares", "--restarts", "--store", "--multiple", "--stages", "--log-dir",
-        "--only-rank", "--bind", "PROGRAM"})
-    if (command.given(other))
-      refuse("launch", std::string("--print-sbatch cannot be combined with ") + other,
-             "The script trains CONFIG by srun, on a number of ranks that "
-             "stays and the nodes that Slurm gives. Leave it out, or write "
-             "`trireme launch` into a script of your own.");
+  const std::string other = command.first_given(
+      {"--host", "--hostfile", "--host-timeout", "--export", "--servers", "--evaluator",
+       "--elastic", "--spares", "--restarts", "--store", "--multiple", "--stages", "--log-dir",
+       "--only-rank", "--bind", "PROGRAM"});
+  if (!other.empty())
+    refuse("launch", "--print-sbatch cannot be combined with " + other,
+           "The script trains CONFIG by srun, on a number of ranks that "
+           "stays and the nodes that Slurm gives. Leave it out, or write "
+           "`trireme launch` into a script of your own.");
   const std::filesystem::path config = options.print_sbatch;
   std::error_code error;
   if (!std::filesystem::is_regular_file(config, error))
@@ -120,11 +120,11 @@ void declare_launch(Command& command) {
   command
       .option(kWorkersOption, options.launch.ranks,
               "Ranks to start (with hosts: as many as they have slots)")
-      .between(1, 65'536)
+      .between(1, kMostProcesses)
       .hides_default();
   add_host_options(command, options.hosts);
   command.option("--servers", options.launch.servers, "Parameter servers to start as well")
-      .between(0, 65'536);
+      .between(0, kMostProcesses);
   command.option("--evaluator", options.evaluators, "1: start an evaluator as well").between(0, 1);
   add_elastic_options(command,
                       {options.elastic, options.spares, options.restarts, options.launch.store});
@@ -139,7 +139,7 @@ void declare_launch(Command& command) {
       "CONFIG: start nothing, and print a batch script for Slurm that trains it, saves "
       "a checkpoint before the time limit and queues itself again");
   command.option("--nodes", options.nodes, "With --print-sbatch: nodes of the job")
-      .between(1, 65'536)
+      .between(1, kMostProcesses)
       .needs(script);
   command.option("--time", options.time, "With --print-sbatch: the time limit").needs(script);
   command.option("PROGRAM", options.launch.command, "-- program and its arguments");

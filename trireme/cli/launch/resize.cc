@@ -1,7 +1,6 @@
 // trireme resize: tells an elastic job how many ranks to have.
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "trireme/base/words.h"
@@ -53,7 +52,7 @@ void declare_resize(Command& command) {
           "The training was started by `trireme train --elastic 1:4`; see docs/elastic.md.");
   command.option("RUN", options.run, "Folder that train printed").required();
   command.option("RANKS", options.ranks, "The number of ranks that it shall have")
-      .between(1, 65'536)
+      .between(1, kMostProcesses)
       .required();
   command.run([&] { return resize_command(options); });
 }

@@ -8,13 +8,13 @@
 namespace trireme::inline v0::cli {
 namespace {
 
-constexpr int kMostRanks = 65'536;
-
 int number_in(const std::string& text, const std::string& range) {
-  if (const auto value = parse_number<int>(text); value >= 1 && value <= kMostRanks) return *value;
-  refuse("config",
-         "--elastic " + range + " is not a range of rank counts from 1 to " + grouped(kMostRanks),
-         "Write MIN:MAX, such as --elastic 2:8.");
+  if (const auto value = parse_number<int>(text); value >= 1 && value <= kMostProcesses)
+    return *value;
+  refuse(
+      "config",
+      "--elastic " + range + " is not a range of rank counts from 1 to " + grouped(kMostProcesses),
+      "Write MIN:MAX, such as --elastic 2:8.");
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ void add_elastic_options(Command& command, ElasticArguments arguments) {
   command
       .option("--spares", arguments.spares,
               "Processes that wait, started, for the place of a rank that is lost")
-      .between(0, kMostRanks);
+      .between(0, kMostProcesses);
   command
       .option("--restarts", arguments.restarts,
               "How many lost processes are started again within an hour (100 with --elastic)")
@@ -46,9 +46,9 @@ void add_copy_options(Command& command, int& multiple, int& stages) {
   command
       .option("--multiple", multiple,
               "Ranks that share one copy of the model: an elastic job has a multiple of it")
-      .between(1, kMostRanks);
+      .between(1, kMostProcesses);
   command.option("--stages", stages, "Pipeline stages of a copy, parallel.pipeline")
-      .between(1, kMostRanks);
+      .between(1, kMostProcesses);
 }
 
 void add_host_options(Command& command, HostArguments& arguments) {

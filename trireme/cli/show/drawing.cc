@@ -2,6 +2,8 @@
 
 #include <iostream>
 
+#include "trireme/cli/refuse.h"
+
 namespace trireme::inline v0::cli {
 
 void add_drawing_options(Command& command, DrawingOptions& options, const std::string& json,
@@ -12,6 +14,16 @@ void add_drawing_options(Command& command, DrawingOptions& options, const std::s
   command.option("--svg", options.svg, "FILE: " + svg + " instead");
   command.option("--html", options.html, "FILE: " + html + " instead");
   command.flag("--json", options.json, json);
+}
+
+void check_list(const DrawingOptions& options, const std::string& what) {
+  if (options.text()) return;
+  const std::string given = options.json           ? "--json"
+                            : options.step         ? "--step"
+                            : !options.svg.empty() ? "--svg"
+                                                   : "--html";
+  refuse("show", given + " is for one " + what + ", and none is named",
+         "Name one, or leave " + given + " out to list them.");
 }
 
 void step_through(const std::string& heading, const std::vector<std::string>& parts,

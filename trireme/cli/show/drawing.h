@@ -24,6 +24,10 @@ void add_drawing_options(Command& command, DrawingOptions& options, const std::s
                          const std::string& moment = {}, const std::string& svg = "a picture",
                          const std::string& html = "a page that plays it");
 
+/// For a list, which draws nothing: ConfigError if an option of a drawing is given. `what` is
+/// listed: "algorithm".
+void check_list(const DrawingOptions& options, const std::string& what);
+
 /// Prints `heading`, then one part after each Enter.
 void step_through(const std::string& heading, const std::vector<std::string>& parts,
                   const std::string& moment);

@@ -39,6 +39,7 @@ void list(const ShowOptions& options) {
 
 int show_command(const ShowOptions& options) {
   if (options.algorithm.empty()) {
+    check_list(options.drawing, "algorithm");
     list(options);
     return 0;
   }

@@ -22,6 +22,7 @@ void list(int ranks, std::uint64_t seed) {
 
 int show_gossip(const ShowGossipOptions& options) {
   if (options.gossip.graph.empty()) {
+    check_list(options.drawing, "graph");
     list(options.gossip.ranks, options.gossip.seed);
     return 0;
   }

@@ -68,10 +68,12 @@ void declare_show_partition(Command& command) {
   command.option("FILE", options.file, "The graph: nodes with their costs, values").required();
   command.option("--stages", options.stages, "Into how many").at_least(1);
   command.option("--memory", options.memory, "Memory of a stage, at most: 8GB");
-  command.option("--schedule", options.schedule,
-                 "By which stages keep activations: 1f1b (default: of one micro-batch)");
+  const Option schedule =
+      command.option("--schedule", options.schedule,
+                     "By which stages keep activations: 1f1b (default: of one micro-batch)");
   command.option("--microbatches", options.microbatches, "Micro-batches of that schedule")
-      .at_least(1);
+      .at_least(1)
+      .needs(schedule);
   command
       .option("--slack", options.slack,
               "Share by which a stage may take longer where that saves traffic")

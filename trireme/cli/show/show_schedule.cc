@@ -1,6 +1,5 @@
 // trireme show schedule: a pipeline schedule, checked, simulated and drawn.
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <filesystem>
 #include <sstream>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "trireme/base/file.h"
+#include "trireme/base/parse_number.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/cli/show/drawing.h"
 #include "trireme/plan/schedule/generators/schedules.h"
@@ -41,10 +41,8 @@ plan::PipelineTimes times_of(const std::string& text) {
   std::istringstream parts(text);
   bool good = true;
   for (std::string part; std::getline(parts, part, ',');) {
-    double number = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
-    good = good && error == std::errc() && end == part.data() + part.size() && number >= 0;
-    numbers.push_back(number);
+    numbers.push_back(parse_number<double>(part).value_or(-1));
+    good = good && numbers.back() >= 0;
   }
   if (!good || numbers.size() < 3 || numbers.size() > 4 || text.back() == ',') {
     refuse("show", "\"" + text + "\" are no times",
@@ -95,10 +93,15 @@ show::DrawnSchedule drawn(const ShowScheduleOptions& options) {
 }
 
 // Draws a recorded run beside the simulation of its passes.
-int show_recorded(const ShowScheduleOptions& options) {
+int show_recorded(const ShowScheduleOptions& options, const Command& command) {
   if (!options.name.empty()) {
     refuse("show", "a recorded run has its own schedule", "Leave out \"" + options.name + "\".");
   }
+  const std::string other = command.first_given(
+      {"--stages", "--microbatches", "--ranks", "--times", "--recompute", "--step"});
+  if (!other.empty())
+    refuse("show", other + " cannot be combined with --recorded",
+           "Leave it out: the run is drawn as it was recorded.");
   const show::DrawnSchedule run = show::read_recorded(
       read_file(options.recorded, "",
                 {.operation = "show", .advice = "Name the file of a recorded step."}),
@@ -117,9 +120,10 @@ int show_recorded(const ShowScheduleOptions& options) {
   return 0;
 }
 
-int show_schedule(const ShowScheduleOptions& options) {
-  if (!options.recorded.empty()) return show_recorded(options);
+int show_schedule(const ShowScheduleOptions& options, const Command& command) {
+  if (!options.recorded.empty()) return show_recorded(options, command);
   if (options.name.empty()) {
+    check_list(options.drawing, "schedule");
     list();
     return 0;
   }
@@ -158,7 +162,7 @@ void declare_show_schedule(Command& command) {
   command.option("--recorded", options.recorded,
                  "FILE: JSON lines of a real step's passes, shown beside the simulated ones");
   add_drawing_options(command, options.drawing, "JSON lines: every pass with its time", "moment");
-  command.run([&options] { return show_schedule(options); });
+  command.run([&] { return show_schedule(options, command); });
 }
 
 }  // namespace trireme::inline v0::cli

@@ -18,6 +18,7 @@ struct ShowStrategiesOptions {
 
 int show_strategies(const ShowStrategiesOptions& options) {
   if (options.name.empty()) {
+    check_list(options.drawing, "strategy");
     std::fputs(show::strategies_text().c_str(), stdout);
   } else {
     output(options.drawing, show::draw_strategy(options.name, options.ranks));

@@ -4,6 +4,7 @@
 
 #include "trireme/base/file.h"
 #include "trireme/base/words.h"
+#include "trireme/cli/bench/bench_scale.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/refuse.h"
@@ -105,6 +106,8 @@ void declare_bench_server(Command& command) {
   command.run([&] {
     options.link_given = command.given("--link");
     options.bytes_given = command.given("--bytes");
+    for (std::vector<int>* counts : {&options.workers, &options.servers, &options.measure})
+      sort_once(*counts);
     return bench_server(options);
   });
 }

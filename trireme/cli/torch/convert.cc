@@ -98,8 +98,7 @@ int convert(const ConvertOptions& options, const Program& program) {
   const train::RunClaim claim({.resume = options.run});  // other jobs leave the folder alone
   const train::RunFolder& folder = claim.folder();
   folder.take_former_config();  // else the next resume would, and undo this
-  config::Config before = train::read_config(
-      folder.config(), [](const char*) { return static_cast<const char*>(nullptr); }, {});
+  config::Config before = train::read_config(folder.config());
   train::restore_sources(before, folder.config());
   refuse_other_training(before, options.to, folder.path());
   const storage::Manifest manifest = verified(folder);
@@ -149,9 +148,9 @@ void declare_convert(Command& command) {
         {"--tensor", &options.tensor, "Ranks that share the tensors of each layer"},
         {"--context", &options.context, "Ranks that share the positions of each sequence"},
         {"--expert", &options.expert, "Ranks that share the experts of each mixture"}})
-    command.option(name, *value, about).between(1, 65'536).hides_default();
+    command.option(name, *value, about).between(1, kMostProcesses).hides_default();
   command.option("--shard", options.shard, "Consecutive ranks that share one copy under hybrid")
-      .between(0, 65'536);
+      .between(0, kMostProcesses);
   command.option("--set", options.set, "key=value of the new configuration, as often as wanted")
       .repeatable();
   command.flag("--json", options.json, "Events as JSON lines on standard output");

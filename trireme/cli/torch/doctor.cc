@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/programs.h"
+#include "trireme/cli/refuse.h"
 #include "trireme/comm/nccl/gpu_library.h"
 #include "trireme/input/compiler_headers.h"
 #include "trireme/observe/events.h"
@@ -28,11 +30,7 @@ namespace {
 
 std::string default_text() {
   try {
-    std::string text;
-    for (const std::string& folder : input::compiler_header_folders()) {
-      text += (text.empty() ? "" : ", ") + folder;
-    }
-    return text;
+    return joined(input::compiler_header_folders());
   } catch (const Error& error) {
     return error.what();
   }
@@ -151,7 +149,12 @@ void declare_doctor(Command& command) {
   command.flag("--json", json, "One JSON line");
   command.option("--tune", table,
                  "Measure matrix products and write a kernel table for this processor");
-  command.run([&] { return table.empty() ? report(json) : tune(table); });
+  command.run([&] {
+    if (json && !table.empty())
+      refuse("doctor", "--tune cannot be combined with --json",
+             "Leave --json out: what --tune measures is for people, and its table is a file.");
+    return table.empty() ? report(json) : tune(table);
+  });
 }
 
 }  // namespace trireme::inline v0::cli

@@ -1,4 +1,5 @@
 // trireme generate: prints text from a trained run, byte by byte.
+#include <csignal>
 #include <cstdio>
 
 #include "trireme/cli/program.h"
@@ -32,8 +33,12 @@ int generate_command(const GenerateCommandOptions& options, const Program& progr
     std::printf("%s\n", event.line().c_str());
     return 0;
   }
+  // Ends with its reader (`| head`), where a job would go on.
+  std::signal(SIGPIPE, SIG_IGN);
+  train::GenerateOptions readable = options.generate;
+  readable.ends = [] { return std::ferror(stdout) != 0; };
   std::fputs(options.prompt.c_str(), stdout);
-  train::generate(model.strategy, context, options.prompt, options.generate, [](char c) {
+  train::generate(model.strategy, context, options.prompt, readable, [](char c) {
     std::fputc(c, stdout);
     std::fflush(stdout);
   });

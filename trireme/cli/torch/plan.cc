@@ -65,6 +65,7 @@ plan::Graph model_graph(const train::Settings& settings,
 }
 
 int plan_command(const PlanOptions& options) {
+  if (!options.graph.empty()) check_can_write(options.graph, "plan");
   const FitOptions fitting{.ranks = options.job.ranks,
                            .ranks_here = options.job.ranks_on_this_host(),
                            .tries = false,

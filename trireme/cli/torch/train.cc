@@ -238,6 +238,12 @@ std::optional<int> follow_coordinator(TrainOptions& options,
   if (options.out.empty())
     refuse("train", "the processes of a coordinator do not know the run's folder",
            "Name it by --out, in all processes.");
+  if (!options.resume.empty() && options.resume != "auto")
+    refuse("train", "--resume " + options.resume + " under a coordinator",
+           "Leave it out: the job goes on with what is in --out.");
+  if (!options.hosts.empty())
+    refuse("train", "-H or --hostfile under a coordinator",
+           "Leave it out: whoever starts the processes places them.");
   check_ranks(options.job, coordinated);
   if (coordinated.process() > 0)
     return follow_under_coordinator(coordinated, program.argc(), program.argv(), options.out);

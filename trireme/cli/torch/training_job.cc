@@ -5,6 +5,7 @@
 
 #include "trireme/base/config/config_variables.h"
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/fit/candidates.h"
@@ -24,18 +25,15 @@ namespace trireme::inline v0::cli {
 void add_training_options(Command& command, TrainingJobOptions& options) {
   const config::Schema schema = train::training_schema(*train::find_model(train::default_model()));
   const auto choices = [&](const char* key) { return schema.find(key)->choices; };
-  const auto listed = [&](const std::string& key) {  // "comm.transport: auto | shm | ..."
-    std::string text = key;
-    for (const std::string& choice : choices(key.c_str()))
-      text += (text == key ? ": " : " | ") + choice;
-    return text;
+  const auto listed = [&](const char* key) {  // "comm.transport: auto | shm | ..."
+    return key + (": " + joined(choices(key), {}, " | "));
   };
   command.option("CONFIG", options.config, "Configuration (TOML), such as configs/gpt-nano.toml");
   command.option(kWorkersOption, options.ranks, "Processes to train on");
   command
       .option("--servers", options.servers,
               "server.count: parameter servers beside them (and parallel.sync = server)")
-      .between(0, 65'536);
+      .between(0, kMostProcesses);
   command
       .option("--evaluator", options.evaluators,
               "1: a process that evaluates every checkpoint and keeps the best, while the others "
@@ -141,10 +139,9 @@ void check_start(const TrainingJobOptions& options) {
   if (options.config.empty()) {
     refuse("config", "no configuration was given", "Name one, such as configs/gpt-nano.toml.");
   }
-  constexpr int kMostRanks = 65'536;
-  if (options.ranks < 1 || options.ranks > kMostRanks) {
+  if (options.ranks < 1 || options.ranks > kMostProcesses) {
     refuse("config", "--ranks " + std::to_string(options.ranks) + " is out of range",
-           "It must be at least 1 and at most " + std::to_string(kMostRanks) + ".");
+           "It must be at least 1 and at most " + std::to_string(kMostProcesses) + ".");
   }
 }
 
@@ -182,6 +179,10 @@ config::Config configuration_of(const TrainingJobOptions& options) {
   flag("comm.transport", options.transport, "--transport");
   flag("comm.algorithm", options.algorithm, "--algorithm");
   flag("comm.link", options.link, "--link");
+  const std::string& transport = config.text("comm.transport");
+  if (!options.link.empty() && transport != "sim")
+    refuse("config", "--link is a simulated network's, but the transport is " + transport,
+           "Add --transport sim, or leave --link out.");
   flag("data.path", options.data, "--data");
   take_servers(config, options.servers);
   take_elastic(config, options);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/comm/rounds/registry.h"
 
 namespace trireme::inline v0::show {
@@ -43,25 +44,20 @@ std::vector<std::string> algorithm_names() {
 }
 
 OpKind kind_named(std::string_view name) {
-  std::string wanted(name), known;
+  std::string wanted(name);
   std::replace(wanted.begin(), wanted.end(), '_', '-');
-  for (OpKind kind : drawn_kinds()) {
+  for (OpKind kind : drawn_kinds())
     if (title_of(kind) == wanted) return kind;
-    known += (known.empty() ? "" : ", ") + title_of(kind);
-  }
   throw ConfigError("there is no collective \"" + std::string(name) + "\"",
-                    {.advice = "Choose one of " + known + "."});
+                    {.advice = "Choose one of " + joined(collective_names()) + "."});
 }
 
 const comm::AlgorithmEntry& entry_named(OpKind kind, std::string_view algorithm) {
   if (const auto* entry = comm::find_algorithm(kind, algorithm)) return *entry;
-  std::string names;
-  for (const auto* one : comm::algorithms_of(kind)) {
-    names += (names.empty() ? "" : ", ") + one->name;
-  }
   throw ConfigError(
       "there is no algorithm \"" + std::string(algorithm) + "\" for " + title_of(kind),
-      {.advice = "Choose one of " + names + "."});
+      {.advice = "Choose one of " + joined(comm::algorithms_of(kind), &comm::AlgorithmEntry::name) +
+                 "."});
 }
 
 bool is_direct(OpKind kind, std::string_view algorithm) {

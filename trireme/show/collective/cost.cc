@@ -4,18 +4,13 @@
 
 #include "trireme/comm/choice/cost.h"
 #include "trireme/show/collective/collective.h"
+#include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::show {
 namespace {
 
-std::string number(const char* format, double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 std::string coefficient(double value) {
-  std::string text = number("%.2f", value);
+  std::string text = fixed(value, 2);
   if (text.ends_with(".00")) text.resize(text.size() - 3);
   return text;
 }
@@ -47,7 +42,9 @@ std::string rate_text(double per_byte) {
     rate /= 1000;
     unit = larger;
   }
-  return number("%.3g ", rate) + unit;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g %s", rate, unit);
+  return text;
 }
 
 }  // namespace trireme::inline v0::show

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/comm/calls/run_event.h"
 #include "trireme/comm/rounds/route.h"
 #include "trireme/comm/simulate.h"
@@ -292,22 +293,17 @@ std::vector<std::string> Recording::faults() const {
 }
 
 std::string text_of(const Parts& parts) {
-  std::string text;
-  for (std::size_t i = 0; i < parts.size();) {
-    std::size_t end = i + 1;
-    while (end < parts.size() && parts[end] == parts[end - 1] + 1) ++end;
-    if (end - i < 5) end = i + 1;  // 0+1+2+3 is not abbreviated
-    text += (text.empty() ? "" : "+") + std::to_string(parts[i]);
-    if (end - i > 1) text += "+..+" + std::to_string(parts[end - 1]);
-    i = end;
+  std::vector<std::string> terms;
+  for (const auto& [first, last] : runs_of(parts)) {
+    const bool is_long = last - first >= 4;  // 0+1+2+3 is not abbreviated
+    if (is_long) terms.push_back(std::to_string(first) + "+..+" + std::to_string(last));
+    for (int rank = first; !is_long && rank <= last; ++rank) terms.push_back(std::to_string(rank));
   }
-  return text.empty() ? "nothing" : text;
+  return terms.empty() ? "nothing" : joined(terms, {}, "+");
 }
 
 std::string text_of(const Cell& cell) {
-  std::string text;
-  for (const Parts& parts : cell) text += (text.empty() ? "" : ", ") + text_of(parts);
-  return text;
+  return joined(cell, [](const Parts& parts) { return text_of(parts); });
 }
 
 }  // namespace trireme::inline v0::show

@@ -175,6 +175,11 @@ std::string step_text(const TreeSum& sum, int step) {
   return text;
 }
 
+std::string sum_text(const TreeSum& sum) {
+  return bits_text(sum.sum) + "; from left to right, rank by rank, it would be " +
+         bits_text(sum.in_rank_order);
+}
+
 std::string name_of(const std::vector<TreeSum>& sums) {
   std::vector<int> ranks;
   for (const TreeSum& sum : sums) ranks.push_back(sum.ranks);
@@ -190,8 +195,7 @@ std::string text_of(const std::vector<TreeSum>& sums) {
     text += "\n" + shares_text(sum) + "\n";
     for (int step = 1; step <= sum.steps(); ++step)
       text += "  step " + std::to_string(step) + "  " + step_text(sum, step) + "\n";
-    text += "  sum     " + bits_text(sum.sum) + "; from left to right, rank by rank, it would be " +
-            bits_text(sum.in_rank_order) + "\n";
+    text += "  sum     " + sum_text(sum) + "\n";
   }
   return text;
 }

@@ -44,6 +44,8 @@ kernel::LeafRange right_of(kernel::LeafRange node);
 std::string text_of(kernel::LeafRange node);
 /// "rank 1: 2-3 + 4-5 (from rank 2)": the additions of one step.
 std::string step_text(const TreeSum& sum, int step);
+/// The sum's value and bits, and those of rank order.
+std::string sum_text(const TreeSum& sum);
 std::string name_of(const std::vector<TreeSum>& sums);
 std::string text_of(const std::vector<TreeSum>& sums);
 std::string json_of(const std::vector<TreeSum>& sums);

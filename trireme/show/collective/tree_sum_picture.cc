@@ -71,15 +71,11 @@ class Picture {
 };
 
 int most_ranks(const std::vector<TreeSum>& sums) {
-  int most = 1;
-  for (const TreeSum& sum : sums) most = std::max(most, sum.ranks);
-  return most;
+  return std::ranges::max_element(sums, {}, &TreeSum::ranks)->ranks;
 }
 
 int most_steps(const std::vector<TreeSum>& sums) {
-  int most = 0;
-  for (const TreeSum& sum : sums) most = std::max(most, sum.steps());
-  return most;
+  return std::ranges::max_element(sums, {}, &TreeSum::steps)->steps();
 }
 
 // The ranks' colours; they must outlive the legend.
@@ -111,13 +107,8 @@ const char* const kAbout =
 
 Notes notes_of(const std::vector<TreeSum>& sums) {
   Notes notes;
-  const std::string text = text_of(sums);
-  for (std::size_t at = 0; (at = text.find("  sum     ", at)) != std::string::npos;) {
-    const std::size_t end = text.find('\n', at);
-    notes.emplace_back(
-        "", counted(sums[notes.size()].ranks, "rank") + ": " + text.substr(at + 10, end - at - 10));
-    at = end;
-  }
+  for (const TreeSum& sum : sums)
+    notes.emplace_back("", counted(sum.ranks, "rank") + ": " + sum_text(sum));
   return notes;
 }
 

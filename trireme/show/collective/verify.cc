@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <exception>
 #include <map>
-#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/comm/choice/cost.h"
@@ -12,6 +11,7 @@
 #include "trireme/show/collective/collective.h"
 #include "trireme/show/collective/recording.h"
 #include "trireme/show/collective/verify_run.h"
+#include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::show {
 namespace {
@@ -68,11 +68,8 @@ void on_placement(const VerifyOptions& options, const std::vector<int>& hosts, c
     throw;  // it has a drawing
   } catch (const Error& error) {
     if (options.hosts == 1) throw;
-    std::string text;
-    for (const int host : hosts) text += (text.empty() ? "" : " ") + std::to_string(host);
-    ErrorContext context = error.context();
-    throw Error(error.code(), error.message() + " (hosts of the ranks: " + text + ")",
-                std::move(context));
+    throw Error(error.code(), error.message() + " (hosts of the ranks: " + listed(hosts, " ") + ")",
+                error.context());
   }
 }
 

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/base/joined.h"
 #include "trireme/show/drawing/picture.h"
+#include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::show {
 namespace {
@@ -61,14 +63,6 @@ std::vector<Bus> buses_of(const Step& step) {
   return buses;
 }
 
-std::string rank_label(const Recording& recording, int rank) {
-  std::string label = "rank " + std::to_string(rank);
-  if (recording.host_of_rank.back() > 0) {
-    label += ", host " + std::to_string(recording.host_of_rank[static_cast<std::size_t>(rank)]);
-  }
-  return label;
-}
-
 }  // namespace
 
 // Ten distinct colours (Tableau); for more ranks, hues around the circle.
@@ -110,18 +104,12 @@ Panel::Panel(const Recording& recording) : recording_(recording) {
 // Like text_of(), but shorter if there are many ranks.
 std::string Panel::label_of(const Cell& cell) const {
   if (recording_.ranks <= kMostWritten) return text_of(cell);
-  std::string text;
-  for (const Parts& parts : cell) {
-    std::string term;
-    for (std::size_t i = 0; i < parts.size();) {
-      std::size_t end = i + 1;
-      while (end < parts.size() && parts[end] == parts[end - 1] + 1) ++end;
-      term += (term.empty() ? "" : "+") + std::to_string(parts[i]);
-      if (end - i > 1) term += "-" + std::to_string(parts[end - 1]);
-      i = end;
-    }
-    text += (text.empty() ? "" : ", ") + term;
-  }
+  const auto run_text = [](const std::pair<int, int>& run) {
+    const std::string first = std::to_string(run.first);
+    return run.first == run.second ? first : first + "-" + std::to_string(run.second);
+  };
+  const std::string text =
+      joined(cell, [&](const Parts& parts) { return joined(runs_of(parts), run_text, "+"); });
   if (text_width(text, kSize) <= kWidestLabel) return text;
   std::size_t count = 0;
   for (const Parts& parts : cell) count += parts.size();

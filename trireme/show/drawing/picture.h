@@ -36,6 +36,8 @@ std::string html_of(const Recording& recording, const plan::LinkCost& link, std:
 
 /// "chunk 0 to ranks 1, 2; chunk 3 to rank 1": what `rank` sent in `step`.
 std::string sends_text(const Step& step, int rank);
+/// "rank 3", "rank 3, host 1" if there are several hosts.
+std::string rank_label(const Recording& recording, int rank);
 /// "round 3 of 6", "before".
 std::string step_title(const Recording& recording, int step);
 /// "each rank sent 384 B, 1,536 B in all" or "a rank sent 0 to 512 B, ...".

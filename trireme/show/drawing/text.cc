@@ -88,6 +88,13 @@ std::string heading(const Recording& recording) {
   return name_of(recording) + (recording.about.empty() ? "" : ": " + recording.about) + "\n";
 }
 
+std::string rank_label(const Recording& recording, int rank) {
+  std::string label = "rank " + std::to_string(rank);
+  if (recording.host_of_rank.back() > 0)
+    label += ", host " + std::to_string(recording.host_of_rank[static_cast<std::size_t>(rank)]);
+  return label;
+}
+
 std::string step_title(const Recording& recording, int step) {
   if (step == 0) return "before";
   return "round " + std::to_string(step) + " of " + std::to_string(recording.rounds());
@@ -96,19 +103,15 @@ std::string step_title(const Recording& recording, int step) {
 std::string table(const Recording& recording, int index) {
   const Step& step = recording.steps[static_cast<std::size_t>(index)];
   const std::size_t width = cell_width(recording);
-  const bool hosts = recording.host_of_rank.back() > 0;
-  const std::size_t first = hosts ? 18 : 9;
+  const std::size_t first = recording.host_of_rank.back() > 0 ? 18 : 9;
   std::string text = padded("", first);
   for (int chunk = 0; chunk < recording.num_chunks; ++chunk) {
     text += padded("chunk " + std::to_string(chunk), width);
   }
   text = step_title(recording, index) + "\n" + line_of(text + (index > 0 ? "sends" : ""));
   for (int rank = 0; rank < recording.ranks; ++rank) {
-    const auto row = static_cast<std::size_t>(rank);
-    std::string label = "rank " + std::to_string(rank);
-    if (hosts) label += ", host " + std::to_string(recording.host_of_rank[row]);
-    std::string line = padded(label, first);
-    for (const Cell& cell : step.cells[row]) {
+    std::string line = padded(rank_label(recording, rank), first);
+    for (const Cell& cell : step.cells[static_cast<std::size_t>(rank)]) {
       line += padded(cell.empty() ? "." : text_of(cell), width);
     }
     text += line_of(line + sends_text(step, rank));

@@ -18,7 +18,9 @@ std::string line_of(const std::string& text) {
   return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
 }
 
-std::string json_line(const nlohmann::ordered_json& object) { return object.dump() + "\n"; }
+std::string json_line(const nlohmann::ordered_json& object) {
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
 
 std::string fixed(double value, int digits) {
   char text[64];
@@ -31,6 +33,17 @@ std::string figure_text(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
   return text;
+}
+
+std::vector<std::pair<int, int>> runs_of(const std::vector<int>& numbers) {
+  std::vector<std::pair<int, int>> runs;
+  for (const int number : numbers) {
+    if (!runs.empty() && number == runs.back().second + 1)
+      runs.back().second = number;
+    else
+      runs.emplace_back(number, number);
+  }
+  return runs;
 }
 
 void require(bool condition, const std::string& what, const std::string& advice) {

@@ -4,6 +4,10 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trireme/base/joined.h"
 
 namespace trireme::inline v0::show {
 
@@ -11,7 +15,7 @@ namespace trireme::inline v0::show {
 std::string padded(std::string text, std::size_t width);
 /// A line of text without the blanks at its end, and a newline.
 std::string line_of(const std::string& text);
-/// An object of JSON as one line.
+/// An object of JSON as one line. Bytes that are not UTF-8 become U+FFFD.
 std::string json_line(const nlohmann::ordered_json& object);
 /// "1.50": `digits` after the point.
 std::string fixed(double value, int digits);
@@ -24,15 +28,14 @@ void require(bool condition, const std::string& what, const std::string& advice)
 /// "the number of ranks cannot be 9. Use 2 to 8."
 void check_range(const std::string& what, int value, int least, int most);
 
+/// The runs of consecutive numbers, each as its first and its last.
+std::vector<std::pair<int, int>> runs_of(const std::vector<int>& numbers);
+
 /// "0, 2, 5".
 template <class Numbers>
 std::string listed(const Numbers& numbers, std::string_view between = ", ") {
-  std::string text;
-  for (const auto number : numbers) {
-    if (!text.empty()) text += between;
-    text += std::to_string(number);
-  }
-  return text;
+  return joined(
+      numbers, [](auto number) { return std::to_string(number); }, between);
 }
 
 }  // namespace trireme::inline v0::show

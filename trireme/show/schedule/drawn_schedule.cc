@@ -141,6 +141,9 @@ std::string grid(const DrawnSchedule& drawn) {
   const std::string last = "rank " + std::to_string(drawn.schedule.ranks() - 1);
   const std::size_t label = std::max<std::size_t>(last.size(), 6) + 2;
   const std::size_t block = std::max<std::size_t>(1, (kLineWidth - label) / width);
+  std::vector<std::string> lanes;
+  for (const auto& passes : drawn.timeline.ranks)
+    lanes.push_back(lane_text(passes, unit, columns, width));
   std::string text;
   for (std::size_t first = 0; first < columns; first += block) {
     const std::size_t end = std::min(first + block, columns);
@@ -156,11 +159,8 @@ std::string grid(const DrawnSchedule& drawn) {
     }
     if (first > 0) text += "\n";
     add("time", axis);
-    for (int rank = 0; rank < drawn.schedule.ranks(); ++rank) {
-      const auto& passes = drawn.timeline.ranks[static_cast<std::size_t>(rank)];
-      add("rank " + std::to_string(rank),
-          lane_text(passes, unit, columns, width).substr(first * width, (end - first) * width));
-    }
+    for (std::size_t rank = 0; rank < lanes.size(); ++rank)
+      add("rank " + std::to_string(rank), lanes[rank].substr(first * width, (end - first) * width));
   }
   return text;
 }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "trireme/base/joined.h"
 #include "trireme/base/plot/doubling_bins.h"
 #include "trireme/show/drawing/words.h"
 
@@ -139,6 +140,36 @@ std::string pushes(const ServerRun& run) {
                 "staleness\n");
 }
 
+std::string moment_text(const ServerRun& run, const std::vector<ServerWait>& waits, double time) {
+  // A worker in none of its steps.
+  const auto idle = [&](int worker) {
+    for (const ServerRun::Step& step : run.steps)
+      if (step.worker == worker && step.begin > time)
+        return " has not begun step " + std::to_string(step.number);
+    return std::string(" has ended");
+  };
+  std::string text = in_ms(time) + " ms: ";
+  for (int worker = 0; worker < run.workers; ++worker) {
+    if (worker > 0) text += ", ";
+    text += worker_name(worker);
+    const ServerRun::Step* step = step_at(run, worker, time);
+    if (const ServerWait* wait = wait_at(waits, worker, time))
+      text += " waits" + for_whom(*wait);
+    else if (step == nullptr)
+      text += idle(worker);
+    else
+      text += (time < step->sent ? " computes step " : " exchanges step ") +
+              std::to_string(step->number);
+  }
+  for (int server = 0; server < run.servers; ++server) {
+    std::int64_t version = 0;
+    for (const ServerRun::Update& update : run.updates)
+      if (update.server == server && update.time <= time) version = update.version;
+    text += "; server " + std::to_string(server) + " has version " + std::to_string(version);
+  }
+  return text;
+}
+
 const char* name_of(Request::Kind kind) {
   switch (kind) {
     case Request::Kind::Push:
@@ -205,34 +236,14 @@ std::vector<double> moments(const ServerRun& run) {
 }
 
 std::string moment_text(const ServerRun& run, double time) {
-  // A worker in none of its steps.
-  const auto idle = [&](int worker) {
-    for (const ServerRun::Step& step : run.steps)
-      if (step.worker == worker && step.begin > time)
-        return " has not begun step " + std::to_string(step.number);
-    return std::string(" has ended");
-  };
+  return moment_text(run, waits_of(run), time);
+}
+
+std::vector<std::string> moment_texts(const ServerRun& run) {
   const std::vector<ServerWait> waits = waits_of(run);
-  std::string text = in_ms(time) + " ms: ";
-  for (int worker = 0; worker < run.workers; ++worker) {
-    if (worker > 0) text += ", ";
-    text += worker_name(worker);
-    const ServerRun::Step* step = step_at(run, worker, time);
-    if (const ServerWait* wait = wait_at(waits, worker, time))
-      text += " waits" + for_whom(*wait);
-    else if (step == nullptr)
-      text += idle(worker);
-    else
-      text += (time < step->sent ? " computes step " : " exchanges step ") +
-              std::to_string(step->number);
-  }
-  for (int server = 0; server < run.servers; ++server) {
-    std::int64_t version = 0;
-    for (const ServerRun::Update& update : run.updates)
-      if (update.server == server && update.time <= time) version = update.version;
-    text += "; server " + std::to_string(server) + " has version " + std::to_string(version);
-  }
-  return text;
+  std::vector<std::string> texts;
+  for (const double time : moments(run)) texts.push_back(moment_text(run, waits, time));
+  return texts;
 }
 
 std::string footer(const ServerRun& run) {
@@ -242,9 +253,11 @@ std::string footer(const ServerRun& run) {
   };
   const std::vector<CountBin> bins = doubling_bins(staleness_of(run));
   std::string label = "staleness";
+  std::size_t wide = 8;
+  for (const CountBin& bin : bins) wide = std::max(wide, bin.label.size() + 1);
   for (const CountBin& bin : bins)
     add(std::exchange(label, ""),
-        padded(bin.label, 8) + padded(percent_text(bin.share), 6) +
+        padded(bin.label, wide) + padded(percent_text(bin.share), 6) +
             std::string(static_cast<std::size_t>(bin.share * kBar + 0.5), '#'));
   if (bins.empty()) add("staleness", "0: all workers have the same weights");
   std::string waited;
@@ -253,10 +266,8 @@ std::string footer(const ServerRun& run) {
     waited += (worker > 0 ? ", " : "") + worker_name(static_cast<int>(worker)) + " " +
               percent_text(shares[worker]);
   add("waited", waited + " of the time");
-  std::string rates;
-  for (const auto& [rule, rate] : run.rates)
-    rates += (rates.empty() ? "" : ", ") + rule + " " + figure_text(rate);
-  add("rate", rates + " steps a second of all workers");
+  const auto rate_text = [](const auto& one) { return one.first + " " + figure_text(one.second); };
+  add("rate", joined(run.rates, rate_text) + " steps a second of all workers");
   add("over",
       figure_text(1e3 * run.end) + " ms, of which " + figure_text(1e3 * run.shown) + " are drawn");
   return text;

@@ -69,6 +69,8 @@ double rate_of(const ServerRun& run);
 std::vector<double> moments(const ServerRun& run);
 /// "31.2 ms: worker 0 waits for worker 3, worker 1 computes step 4; server 0 has version 7".
 std::string moment_text(const ServerRun& run, double time);
+/// moment_text() of each of moments().
+std::vector<std::string> moment_texts(const ServerRun& run);
 
 /// Staleness, waits and rates, as lines "label  text".
 std::string footer(const ServerRun& run);

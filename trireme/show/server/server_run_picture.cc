@@ -296,8 +296,7 @@ std::string svg_of(const ServerRun& run) {
 }
 
 std::string html_of(const ServerRun& run) {
-  const auto times = moments(run);
-  const Picture picture(run, times);
+  const Picture picture(run, moments(run));
   Svg svg(picture.width() + 4, picture.height() + 8, run.name);
   picture.draw(svg, 2, 6);
   Page page{.title = run.name,
@@ -309,7 +308,7 @@ std::string html_of(const ServerRun& run) {
             .notes = footer(run),
             .data = json_of(run),
             .milliseconds = 400};
-  for (const double time : times) page.captions.push_back(moment_text(run, time));
+  page.captions = moment_texts(run);
   return html_of(page);
 }
 

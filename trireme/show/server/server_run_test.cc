@@ -79,6 +79,28 @@ TEST(ServerRun, TextSaysWhoPushesWhenAndWhoWaits) {
                               std::string(30, '.') + std::string(5, '-') + std::string(15, '2')));
 }
 
+// Its label is as wide as the column was.
+TEST(ServerRun, AHighStalenessStandsApartFromItsShare) {
+  ServerRun run = waiting_run();
+  run.updates[1].staleness = 600;
+  EXPECT_THAT(footer(run), HasSubstr("512-1023 33 %  ####"));
+}
+
+// With ten workers and eight servers, looking for all waits in each moment took minutes.
+TEST(ServerRun, MomentsOfALongRunAreSaidAtOnce) {
+  ServerRun run{.name = "long", .about = "", .workers = 10, .servers = 8, .shown = 100, .end = 100};
+  for (int step = 1; step <= 100; ++step)
+    for (int worker = 0; worker < run.workers; ++worker) {
+      const double begin = step - 1.0, sent = begin + 0.01 * (worker + 1);
+      run.steps.push_back({worker, step, begin, sent, step + 0.0});
+      for (int server = 0; server < run.servers; ++server)
+        run.requests.push_back({Kind::Terms, worker, step, server, sent, sent, begin + 0.1});
+    }
+  const std::vector<std::string> texts = moment_texts(run);
+  EXPECT_EQ(texts.size(), 1 + 100 * 11u);
+  EXPECT_THAT(texts[9], HasSubstr("worker 0 waits for worker 9"));
+}
+
 // Large models take seconds a step, small ones microseconds.
 TEST(ServerRun, SlowAndFastStepsHaveFigures) {
   const auto scaled = [](double by) {

@@ -43,10 +43,16 @@ std::string heading(const Zero3Recording& recording) {
 std::string grid(const Zero3Recording& recording, int rank, std::size_t moments) {
   const auto& all = recording.moments[static_cast<std::size_t>(rank)];
   const std::span<const Zero3Moment> mine(all.data(), std::min(moments, all.size()));
-  const std::size_t width = recording.rounds > 1 ? 6 : 5;
+  const auto buckets = [](const std::vector<std::uint32_t>& some) { return listed(some, ","); };
+  // Most columns are equally wide; one with many buckets is as wide as they are.
+  const std::size_t usual = recording.rounds > 1 ? 6 : 5;
+  std::vector<std::size_t> widths;
+  for (const Zero3Moment& moment : mine)
+    widths.push_back(
+        std::max({usual, buckets(moment.sent).size() + 1, buckets(moment.added).size() + 1}));
   const auto row = [&](const std::string& label, auto cell) {
     std::string text = padded(label, kLabel);
-    for (const Zero3Moment& moment : mine) text += padded(cell(moment), width);
+    for (std::size_t i = 0; i < mine.size(); ++i) text += padded(cell(mine[i]), widths[i]);
     return line_of(text);
   };
   std::string text = row("rank " + std::to_string(rank), [](const auto& m) { return m.name; });
@@ -55,8 +61,8 @@ std::string grid(const Zero3Recording& recording, int rank, std::size_t moments)
       if (moment.block == block) return "##";
       return contains(moment.whole, block) ? "==" : ".";
     });
-  text += row("sends", [](const auto& m) { return listed(m.sent, ","); });
-  text += row("adds up", [](const auto& m) { return listed(m.added, ","); });
+  text += row("sends", [&](const auto& m) { return buckets(m.sent); });
+  text += row("adds up", [&](const auto& m) { return buckets(m.added); });
   text += row("weights kB", [](const auto& m) { return kilobytes(m.weight_bytes); });
   return text + row("buckets kB", [](const auto& m) { return kilobytes(m.bucket_bytes); });
 }

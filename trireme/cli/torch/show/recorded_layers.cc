@@ -2,8 +2,6 @@
 #include <ATen/Functions.h>
 #include <ATen/ops/full.h>
 
-#include <cstdio>
-
 #include "trireme/cli/torch/show/recorded_steps.h"
 #include "trireme/cli/torch/show/step_recorder.h"
 #include "trireme/layers/context/positions.h"

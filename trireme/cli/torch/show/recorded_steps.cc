@@ -2,7 +2,6 @@
 
 #include <ATen/Functions.h>
 
-#include <cstdio>
 #include <optional>
 
 #include "trireme/cli/torch/show/step_recorder.h"
@@ -109,11 +108,10 @@ show::RecordedStep record_overlap(int ranks) {
           if (one.rank == 0) hashes.push_back(hash);
         }));
   }
-  char text[96];
-  std::snprintf(text, sizeof text, "the step takes %.2f ms with overlap, %.2f ms without",
-                1e3 * step.timelines[0].end(), 1e3 * step.timelines[1].end());
-  step.notes = {text, hashes[0] == hashes[1] ? "both end with the same bits of all weights"
-                                             : "the weights differ, which is wrong"};
+  const auto taken = [&](std::size_t i) { return show::fixed(1e3 * step.timelines[i].end(), 2); };
+  step.notes = {"the step takes " + taken(0) + " ms with overlap, " + taken(1) + " ms without",
+                hashes[0] == hashes[1] ? "both end with the same bits of all weights"
+                                       : "the weights differ, which is wrong"};
   return step;
 }
 

@@ -1,11 +1,12 @@
 // trireme show server: workers and parameter servers at work on a simulated network; or, for a
 // configuration, which server has which part of its model.
-#include <charconv>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "trireme/base/parse_number.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/cli/show/drawing.h"
 #include "trireme/cli/torch/show/record_server.h"
@@ -27,19 +28,21 @@ struct ShowServerOptions {
 
 // "3:5": worker 3 takes 5 times as long.
 std::pair<int, double> slow_of(const std::string& text) {
-  int worker = 0;
-  double times = 0;
-  const char* const end = text.data() + text.size();
-  const auto first = std::from_chars(text.data(), end, worker);
-  if (first.ec == std::errc() && first.ptr != end && *first.ptr == ':') {
-    const auto second = std::from_chars(first.ptr + 1, end, times);
-    if (second.ec == std::errc() && second.ptr == end) return {worker, times};
-  }
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const auto worker = parse_number<int>(text.substr(0, colon));
+  const auto times = parse_number<double>(text.substr(std::min(colon + 1, text.size())));
+  if (worker && times) return {*worker, *times};
   refuse("show", "\"" + text + "\" is no slow worker",
          "Write its number and how many times as long its steps take: 3:5.");
 }
 
-int show_layout(const ShowServerOptions& options) {
+int show_layout(const ShowServerOptions& options, const Command& command) {
+  const std::string other =
+      command.first_given({"--workers", "--staleness", "--backup", "--slow", "--steps", "--compute",
+                           "--vary", "--bytes", "--link", "--seed", "--step"});
+  if (!other.empty())
+    refuse("show", other + " is for a run of workers and servers, and CONFIG draws none",
+           "Leave out one of them.");
   const config::Config config = train::read_config(
       options.config, [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
       options.set);
@@ -50,8 +53,8 @@ int show_layout(const ShowServerOptions& options) {
   return 0;
 }
 
-int show_server(const ShowServerOptions& options) {
-  if (!options.config.empty()) return show_layout(options);
+int show_server(const ShowServerOptions& options, const Command& command) {
+  if (!options.config.empty()) return show_layout(options, command);
   ServerRunOptions run = options.run;
   for (const std::string& one : options.slow) run.slow.insert(slow_of(one));
   run.compute = Duration(static_cast<Duration::rep>(1e9 * plan::seconds_of(options.compute)));
@@ -60,9 +63,8 @@ int show_server(const ShowServerOptions& options) {
   const show::ServerRun recorded = record_server(run);
   output(options.drawing, recorded);
   if (options.drawing.steps()) {
-    std::vector<std::string> texts;
-    for (const double moment : show::moments(recorded))
-      texts.push_back(show::moment_text(recorded, moment) + "\n");
+    std::vector<std::string> texts = show::moment_texts(recorded);
+    for (std::string& text : texts) text += "\n";
     step_through(recorded.name + "\n" + recorded.about, texts, "moment");
   }
   return 0;
@@ -77,10 +79,12 @@ void declare_show_server(Command& command) {
           "Example:\n  trireme show server --workers 4 --servers 2 --staleness 2 --slow 3:5\n"
           "  trireme show server configs/gpt-nano.toml --servers 2");
   ServerRunOptions& run = options.run;
-  command.option("CONFIG", options.config,
-                 "A configuration (TOML): draw instead which server has what of its model");
+  const Option config =
+      command.option("CONFIG", options.config,
+                     "A configuration (TOML): draw instead which server has what of its model");
   command.option("--set", options.set, "A key of CONFIG: key=value, as often as wanted")
-      .repeatable();
+      .repeatable()
+      .needs(config);
   command.option("--workers", run.workers, "How many");
   command.option("--servers", run.servers, "How many share the parameters").between(1, 256);
   command.option("--staleness", run.server.staleness,
@@ -102,7 +106,7 @@ void declare_show_server(Command& command) {
                       "JSON lines: steps, pushes and updates with their times", "moment");
   command.run([&] {
     options.servers_given = command.given("--servers");
-    return show_server(options);
+    return show_server(options, command);
   });
 }
 
