@@ -161,6 +161,27 @@ TEST_F(FailOver, AWorkerOnItsOwnIsNotStartedAgainIfTheJobSaysSo) {
   EXPECT_EQ(job.wait(120).code, 143);
 }
 
+// Else the two that are left would wait for a third without end.
+TEST_F(FailOver, AJobThatLosesMoreWorkersThanItHasInReserveEnds) {
+  const std::string config =
+      tiny_config(folder_, "steps = 1000000\nvalidate_every = 50\nschedule = \"constant\"\n");
+  auto job = trireme_command({"train", config, "--ranks", "4", "--out", "run", "--set",
+                              "parallel.sync=server", "--set", "server.backup=1", "--set",
+                              "elastic.restarts=0"})
+                 .in(folder_.path())
+                 .start();
+  ASSERT_NO_FATAL_FAILURE(await(job, "validation after step", 1));
+  kill_process(job, "worker", 3);
+  ASSERT_NO_FATAL_FAILURE(await(job, "the job goes on without it", 1));
+  const int validations = times(job.output(), "validation after step");
+  ASSERT_NO_FATAL_FAILURE(await(job, "validation after step", validations + 2));
+  kill_process(job, "worker", 2);
+  const CommandResult result = job.wait(120);
+  EXPECT_EQ(result.code, 128 + SIGKILL) << result.out << result.err;
+  EXPECT_THAT(result.err, HasSubstr("worker 2"));
+  EXPECT_EQ(result.left_behind, 0);
+}
+
 TEST_F(ChangingWorkers, PushUnderTheirNumbers) { come_and_go({}); }
 TEST_F(ChangingWorkers, TellACoordinatorOfItsOwn) {
   come_and_go({"rendezvous.store=" + folder_.path()});

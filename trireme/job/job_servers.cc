@@ -85,8 +85,8 @@ std::uint64_t JobServers::shard_term(int shard) const {
   return view()->shards.at(static_cast<std::size_t>(shard)).term;
 }
 
-void JobServers::train_alone() const noexcept {
-  if (client_ != nullptr) client_->tell_alone();
+void JobServers::train_alone(int needed) const noexcept {
+  if (client_ != nullptr) client_->tell_alone(needed);
 }
 
 void JobServers::tell_stop(int signal) const noexcept {

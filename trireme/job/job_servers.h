@@ -45,8 +45,9 @@ class JobServers {
   /// not there; and a number that changes when another one is.
   std::shared_ptr<net::Channel> dial_shard(int shard) const;
   std::uint64_t shard_term(int shard) const;
-  /// For a worker: tells that no other worker waits for this one, so the job can go on without it.
-  void train_alone() const noexcept;
+  /// For a worker: tells that no other worker waits for this one, so that the job can go on without
+  /// it while as many are left as a step of the servers needs.
+  void train_alone(int needed) const noexcept;
   /// For a server that was asked to stop by `signal`, 2 or 15: all workers stop at their next step.
   void tell_stop(int signal) const noexcept;
   /// For a server: where workers come in; which process of this server it is, from 1 on; a new

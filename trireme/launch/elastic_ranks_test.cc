@@ -12,40 +12,12 @@
 
 #include "trireme/base/waiter/in_context.h"
 #include "trireme/base/waiter/real_waiter.h"
+#include "trireme/launch/listener_test.h"
 
 namespace trireme::launch::elastic_ranks_test {
 namespace {
 
-using rendezvous::Epoch;
-using rendezvous::Failure;
-using rendezvous::ServerView;
 using ::testing::ElementsAre;
-
-// Writes down the epochs.
-class Listener final : public rendezvous::JobControl {
- public:
-  void close() override {}
-  const std::string& endpoint() const noexcept override { return endpoint_; }
-  void set_process(int, pid_t) override {}
-  void end(int) override {}
-  void fail(Failure) override {}
-  void announce_failure() override {}
-  std::optional<Failure> first_failure() const override { return std::nullopt; }
-  std::optional<ServerView> lose_server(int) override { return std::nullopt; }
-  bool trains_alone(int) const override { return false; }
-  bool lose_worker(int) override { return false; }
-  void regroup(const Epoch& epoch) override { epochs.push_back(epoch); }
-  void forget(int) override {}
-  std::vector<int> silent(Duration) const override { return {}; }
-  void request_stop(int) override {}
-  void forgive_silence() override {}
-  void finish() override {}
-
-  std::vector<Epoch> epochs;
-
- private:
-  const std::string endpoint_;
-};
 
 struct ElasticRanksTest : ::testing::Test {
   explicit ElasticRanksTest(ElasticOptions elastic = {.min = 1, .max = 2, .restarts = 0})

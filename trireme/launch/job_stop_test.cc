@@ -6,6 +6,7 @@
 #include <signal.h>
 
 #include "trireme/base/waiter/real_waiter.h"
+#include "trireme/launch/listener_test.h"
 #include "trireme/launch/process_starter.h"
 #include "trireme/launch/workers.h"
 
@@ -15,7 +16,10 @@ namespace {
 using ::testing::ElementsAre;
 
 struct Job {
-  explicit Job(LaunchOptions of) : options(std::move(of)) { context.waiter = waiter.get(); }
+  explicit Job(LaunchOptions of) : options(std::move(of)) {
+    context.waiter = waiter.get();
+    context.coordinator = &coordinator;
+  }
   LaunchResult result(bool started_all, std::optional<rendezvous::Failure> failure = {}) const {
     return stop.result(started_all, failure);
   }
@@ -23,6 +27,7 @@ struct Job {
   LaunchOptions options;
   JobHosts hosts{options};
   JobContext context{options, hosts};
+  Listener coordinator;
   Processes processes{context};
   int begun = 0;
   JobStop stop{context, processes, [this] { ++begun; }};
@@ -175,6 +180,25 @@ TEST(Workers, HaveFinishedWhenThoseThatAreLeftHaveEnded) {
   workers.note_end(workers.count());
   EXPECT_TRUE(workers.finished());
   EXPECT_EQ(finished, 1);
+}
+
+// With backup workers the servers wait for all others, but for those that have ended.
+TEST(Workers, ThatServersWaitForAreNotDoneWithout) {
+  Job job({.ranks = 4});
+  job.coordinator.needed = 2;
+  ProcessStarter starter(job.context, job.processes, [](int, const std::string&) {});
+  Workers workers(job.context, job.processes, starter, job.stop, [] {});
+  for (const int worker : {3, 2}) {
+    EXPECT_TRUE(workers.can_do_without(worker));
+    workers.do_without(worker);
+  }
+  EXPECT_FALSE(workers.can_do_without(1));
+
+  Workers late(job.context, job.processes, starter, job.stop, [] {});
+  late.note_end(4);
+  EXPECT_TRUE(late.can_do_without(1));
+  late.note_end(4);
+  EXPECT_FALSE(late.can_do_without(1)) << "the two that are left wait for each other";
 }
 
 }  // namespace

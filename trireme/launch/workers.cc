@@ -1,5 +1,6 @@
 #include "trireme/launch/workers.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -28,8 +29,10 @@ void Workers::note_end(int ranks) {
 }
 
 bool Workers::can_do_without(int worker) const {
+  if (worker == 0) return false;
   const int left = count_ - ended_ - 1;
-  return worker != 0 && left >= (job_.options.range ? job_.options.range->min : 1);
+  const int waited_for = std::min(job_.coordinator->workers_needed(), job_.options.ranks - ended_);
+  return left >= std::max(waited_for, job_.options.range ? job_.options.range->min : 1);
 }
 
 void Workers::do_without(int process) {

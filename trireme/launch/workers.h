@@ -25,7 +25,8 @@ class Workers {
   /// A worker has ended its training; the job has `ranks` of them.
   void note_end(int ranks);
 
-  /// False for rank 0, which validates and saves, and for the last workers of the range.
+  /// False for rank 0, which validates and saves, for the last workers of the range, and for those
+  /// that servers wait for.
   bool can_do_without(int worker) const;
   /// The process is gone for good: if it is a worker, the job has one less.
   void do_without(int process);

@@ -433,10 +433,10 @@ void CoordinatorClient::tell_unreachable(int server, std::uint32_t incarnation) 
   impl_->call(&Impl::Stub::TellOfServers, news, reply, kShortly);
 }
 
-void CoordinatorClient::tell_alone() noexcept {
+void CoordinatorClient::tell_alone(int workers) noexcept {
   wire::ServerNews news;
   wire::ServerViewReply reply;
-  news.set_alone(true);
+  news.set_alone(static_cast<std::uint32_t>(workers));
   impl_->tell_surely(news, reply, kShortly, is_unheard);
 }
 

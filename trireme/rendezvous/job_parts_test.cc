@@ -57,7 +57,7 @@ TEST(ServerReports, OnlyServersPassAStopOn) {
 TEST(ServerReports, WorkersAloneAreSavedButChangeNoView) {
   ServerReports reports(kRoles.servers);
   wire::ServerNews news;
-  news.set_alone(true);
+  news.set_alone(3);
   EXPECT_TRUE(ServerReports::may_tell(Role::Worker, news.what_case()));
   EXPECT_FALSE(ServerReports::may_tell(Role::Server, news.what_case()));
   const auto effect = reports.take(kRoles, 1, news);
@@ -71,6 +71,7 @@ TEST(ServerReports, WorkersAloneAreSavedButChangeNoView) {
   next.restore(ServerView::from_text(state.server_view()), state);
   EXPECT_TRUE(next.trains_alone(1));
   EXPECT_FALSE(next.trains_alone(0));
+  EXPECT_EQ(next.workers_needed(), 3);
   EXPECT_EQ(next.view(), reports.view());
 }
 

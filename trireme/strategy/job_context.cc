@@ -39,7 +39,7 @@ StrategyContext context_of(Job& job) {
                   .dial = [&job](int shard) { return job.servers().dial_shard(shard); },
                   .term = [&job](int shard) { return job.servers().shard_term(shard); },
                   .patience = job.options().timeout,
-                  .train_alone = [&job] { job.servers().train_alone(); },
+                  .train_alone = [&job](int needed) { job.servers().train_alone(needed); },
                   .worker = job.rank(),
                   .workers = job.size(),
                   .on_its_own = job.joined_later(),

@@ -113,6 +113,8 @@ void CoordinatorProcess::apply(const Message& order) {
       answer.fields.push_back(view->to_text());
   } else if (order.kind == "trains-alone") {
     if (coordinator_->trains_alone(process)) answer.fields.push_back("alone");
+  } else if (order.kind == "workers-needed") {
+    answer.fields.push_back(std::to_string(coordinator_->workers_needed()));
   } else if (order.kind == "lose-worker") {
     if (coordinator_->lose_worker(process)) answer.fields.push_back("lost");
   } else if (order.kind == "regroup") {

@@ -89,6 +89,11 @@ bool KeptCoordinator::trains_alone(int worker) const {
   return answer && answer->fields.size() > 1;
 }
 
+int KeptCoordinator::workers_needed() const {
+  const auto answer = orders_.ask({"workers-needed", -1});
+  return answer && answer->fields.size() > 1 ? static_cast<int>(answer->number(1)) : 1;
+}
+
 bool KeptCoordinator::lose_worker(int worker) {
   const auto answer = orders_.ask({"lose-worker", worker});
   if (!answer || answer->fields.size() < 2) return false;

@@ -51,6 +51,7 @@ class KeptCoordinator final : public rendezvous::JobControl {
   std::optional<rendezvous::Failure> first_failure() const override;
   std::optional<rendezvous::ServerView> lose_server(int server) override;
   bool trains_alone(int worker) const override;
+  int workers_needed() const override;
   bool lose_worker(int worker) override;
   void regroup(const rendezvous::Epoch& epoch) override;
   void forget(int process) override;

@@ -99,6 +99,8 @@ bool Coordinator::trains_alone(int worker) const {
   return impl_->state()->servers.trains_alone(worker);
 }
 
+int Coordinator::workers_needed() const { return impl_->state()->servers.workers_needed(); }
+
 bool Coordinator::lose_worker(int worker) { return impl_->state()->lose_worker(worker); }
 
 void Coordinator::regroup(const Epoch& epoch) { impl_->state()->regroup(epoch); }

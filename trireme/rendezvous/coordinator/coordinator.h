@@ -98,6 +98,7 @@ class Coordinator final : public JobControl {
   std::optional<Failure> first_failure() const override;
   std::optional<ServerView> lose_server(int server) override;
   bool trains_alone(int worker) const override;
+  int workers_needed() const override;
   bool lose_worker(int worker) override;
   void regroup(const Epoch& epoch) override;
   void forget(int process) override;

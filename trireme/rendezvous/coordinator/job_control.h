@@ -35,6 +35,9 @@ class JobControl {
   virtual std::optional<ServerView> lose_server(int server) = 0;
   /// Whether the worker has said that it trains on its own.
   virtual bool trains_alone(int worker) const = 0;
+  /// How many workers that train on their own the servers wait for in a step: 1, or all but the
+  /// backup workers.
+  virtual int workers_needed() const = 0;
   /// The process of a worker has ended. If nobody waits for it, because it trains on its own, a new
   /// process may join in its place. False otherwise, without effect.
   virtual bool lose_worker(int worker) = 0;

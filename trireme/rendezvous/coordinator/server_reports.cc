@@ -27,6 +27,7 @@ ServerReports::Effect ServerReports::take(const Roles& roles, int process,
       break;
     case wire::ServerNews::kAlone:
       effect.changed = alone_.insert(process).second;
+      workers_needed_ = static_cast<int>(report.alone());
       break;
     case wire::ServerNews::kStopSignal:  // nothing of the servers changes
     case wire::ServerNews::WHAT_NOT_SET:
@@ -55,11 +56,13 @@ std::optional<int> ServerReports::take_for_dead(const wire::ServerProcess& proce
 void ServerReports::save(wire::SavedState& state) const {
   state.set_server_view(view().to_text());
   for (const int worker : alone_) state.add_alone(static_cast<std::uint32_t>(worker));
+  state.set_workers_needed(static_cast<std::uint32_t>(workers_needed_));
 }
 
 void ServerReports::restore(const ServerView& view, const wire::SavedState& state) {
   servers_ = ServerAuthority(view);
   alone_ = {state.alone().begin(), state.alone().end()};
+  workers_needed_ = static_cast<int>(state.workers_needed());
 }
 
 }  // namespace trireme::inline v0::rendezvous

@@ -33,6 +33,7 @@ class ServerReports {
 
   const ServerView& view() const noexcept { return servers_.view(); }
   bool trains_alone(int worker) const { return alone_.contains(worker); }
+  int workers_needed() const noexcept { return workers_needed_; }
   bool can_lose(int server) const noexcept { return servers_.can_lose(server); }
   void lose(int server) { servers_.down(server); }
   /// The server is gone before the job has begun.
@@ -47,6 +48,7 @@ class ServerReports {
 
   ServerAuthority servers_;
   std::set<int> alone_;  // workers that train on their own
+  int workers_needed_ = 1;
 };
 
 }  // namespace trireme::inline v0::rendezvous
