@@ -23,7 +23,7 @@ using std::chrono::seconds;
 // Says "alone" until the file argv[1] is there, or somebody asks it to stop.
 TRIREME_PROCESS(trains_alone) {
   Job job(argc, argv);
-  job.servers().train_alone(/*needed=*/1);
+  job.servers().train_alone();
   Event pauses;  // never set
   while (job.stop_signal() == 0 && !std::filesystem::exists(argv[1])) {
     std::printf("alone\n");

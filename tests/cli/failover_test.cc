@@ -178,7 +178,7 @@ TEST_F(FailOver, AJobThatLosesMoreWorkersThanItHasInReserveEnds) {
   kill_process(job, "worker", 2);
   const CommandResult result = job.wait(120);
   EXPECT_EQ(result.code, 128 + SIGKILL) << result.out << result.err;
-  EXPECT_THAT(result.err, HasSubstr("worker 2"));
+  EXPECT_THAT(result.err, HasSubstr("rank 2 on host"));
   EXPECT_EQ(result.left_behind, 0);
 }
 

@@ -47,7 +47,7 @@ class JobServers {
   std::uint64_t shard_term(int shard) const;
   /// For a worker: tells that no other worker waits for this one, so that the job can go on without
   /// it while as many are left as a step of the servers needs.
-  void train_alone(int needed) const noexcept;
+  void train_alone(int needed = 1) const noexcept;
   /// For a server that was asked to stop by `signal`, 2 or 15: all workers stop at their next step.
   void tell_stop(int signal) const noexcept;
   /// For a server: where workers come in; which process of this server it is, from 1 on; a new

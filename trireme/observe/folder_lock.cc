@@ -203,9 +203,10 @@ struct FolderLock::Impl {
     if (grant == Grant::Refused) {
       // The holder's ranks are ending, or another process is taking the folder over now.
       if (steady_now() > until)
-        refuse(holder, running == Running::No ? " (it has ended, but a process that it started "
-                                                "still runs)"
-                                              : "");
+        refuse(holder, running == Running::No
+                           ? " (it has ended, but a process that it started still runs, or another "
+                             "job takes the folder over)"
+                           : "");
       if (running == Running::Unknown && holder && is_lock) refuse(holder, "");
       std::this_thread::sleep_for(kLook);
       return false;

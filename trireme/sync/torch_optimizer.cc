@@ -219,7 +219,9 @@ void cut_state(Optimizer& optimizer, const at::Tensor& from, const at::Tensor& t
   auto& kept = optimizer.state();
   const auto found = kept.find(from.unsafeGetTensorImpl());
   if (found == kept.end()) return;
-  for (const auto& [name, whole] : state_tensors(optimizer, from))
+  const Named all = state_tensors(optimizer, from);
+  if (all.empty()) return forget_state(optimizer, from);  // as of an SGD whose momentum is off now
+  for (const auto& [name, whole] : all)
     whole.set_data(whole.flatten().narrow(0, begin, end - begin).clone());
   auto state = std::move(found->second);
   kept.erase(found);

@@ -118,7 +118,7 @@ at::Tensor gather_last(const at::Tensor& x, std::int64_t whole, Communicator& gr
 
 namespace {
 
-// The mark of cut logits, at the node that made them: views, casts and changes in place keep it.
+// The mark of cut logits, at the node that made them: what is computed from them has it behind it.
 struct CutLogits final : torch::autograd::FunctionPreHook {
   variable_list operator()(const variable_list& gradients) override { return gradients; }
 };
@@ -163,7 +163,11 @@ class CutCrossEntropy : public torch::autograd::Function<CutCrossEntropy> {
 }  // namespace
 
 void mark_cut_logits(const at::Tensor& own) {
-  if (const auto& node = own.grad_fn()) node->add_pre_hook(std::make_unique<CutLogits>());
+  const auto mark = [](const at::Tensor& one) {
+    if (const auto& node = one.grad_fn()) node->add_pre_hook(std::make_unique<CutLogits>());
+  };
+  mark(own);
+  if (own.is_view()) mark(own._base());  // a change of a view in place goes on from the base's node
 }
 
 bool comes_from_cut_logits(const at::Tensor& x) {

@@ -37,6 +37,7 @@ class FileStore final : public StateStore {
 
   // Only this user may read it: the ranks' sessions are in it.
   void save(const std::string& text) override {
+    refuse_if_lost();  // `next` is the other one's file, too
     const std::string next = path() + ".new";
     {
       if (::unlink(next.c_str()) != 0 && errno != ENOENT) fail();  // perhaps not this user's
