@@ -391,6 +391,18 @@ TEST_F(S3LockTest, ALockThatSomebodyRemovedIsMadeAgain) {
   EXPECT_TRUE(object());
 }
 
+// As by the ranks of another epoch, in the same process.
+TEST_F(S3LockTest, ALockThatCouldNotBeReleasedIsItsProcessesToTakeAgain) {
+  auto held = lock(here_);
+  service_.inject(R"([{"kind": "deny", "method": "DELETE", "contains": ".lock", "times": 1}])");
+  held.reset();
+  ASSERT_TRUE(object());
+  held = lock(here_);
+  EXPECT_THAT(refusal([&] { lock(here_); }), HasSubstr("in use by process"));
+  held.reset();
+  EXPECT_FALSE(object());
+}
+
 // A job hangs while it, or its second rank, sends a file. Its successor writes the same step; then it goes on.
 TEST_F(S3LockTest, AJobThatHungLeavesItsSuccessorsFilesAsTheyAre) {
   for (const std::string hangs : {kModelFile, kStateFile, "model-1.safetensors"}) {

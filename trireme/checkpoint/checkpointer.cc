@@ -69,17 +69,18 @@ struct Checkpointer::Impl {
   void ask_storage(const std::function<void()>& ask) {
     const JobChanges& changes = job.changes();
     if (changes.epoch().number == 0) return ask();
-    const auto ended = [&] { return changes.broken(); };
-    if (!checkpoint::ask_patiently(ask, outage.patience(), *waiter, ended))
-      std::rethrow_exception(changes.reason());
+    const auto ended = [&] { return changes.broken() || !changes.goes_on(); };
+    if (checkpoint::ask_patiently(ask, outage.patience(), *waiter, ended)) return;
+    if (changes.broken()) std::rethrow_exception(changes.reason());
+    ask();  // throws the storage's error: nobody waits for this rank any more
   }
 
   // Rank 0 writes, so it locks the folder for all.
   void hold() {
-    if (!options.lock || job.rank() != 0 || held) return;
-    auto lock = location.storage->lock(location.path);
+    if (!options.lock || job.rank() != 0 || guarded) return;
+    if (!held) held = location.storage->lock(location.path);
     folder.guard(storage::Claim::of(location));
-    held = std::move(lock);
+    guarded = true;
   }
   // The other ranks, when rank 0 has the lock.
   void guard() {

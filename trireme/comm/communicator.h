@@ -181,7 +181,8 @@ class Communicator final : public Calls {
 
   /// Collective for CPU memory; local for a device's. Allocates `bytes` zeroed bytes. CPU memory is
   /// reduced in place without a copy where the transport can map it. ResourceError if there is not
-  /// enough; if peers would have mapped it, this breaks the communicator, here and on the peers.
+  /// enough; if peers would have mapped it, this breaks the communicator and all groups of its
+  /// family, here and on the peers.
   Arena allocate(std::size_t bytes, Device device = {});
 
   /// From now on, calls on a device's memory that no backend reaches go through the host's memory

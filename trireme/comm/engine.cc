@@ -151,7 +151,7 @@ net::Region Engine::share(const std::function<net::Region()>& allocate) {
   try {
     op.region = allocate();
   } catch (...) {
-    fail(std::current_exception());
+    fail(std::current_exception(), &op);
     throw;
   }
   const net::Region region = op.region;

@@ -36,9 +36,10 @@ int GroupFacts::world_rank(int of) const noexcept {
 
 std::string GroupFacts::text() const { return head ? "" : " in group " + options.name; }
 
-std::exception_ptr GroupFacts::peer_lost(int peer, const std::string& what) const {
+std::exception_ptr GroupFacts::peer_lost(int peer, const std::string& what,
+                                         const std::string& before) const {
   return std::make_exception_ptr(
-      PeerLost("rank " + std::to_string(world_rank(peer)) + what,
+      PeerLost(before + "rank " + std::to_string(world_rank(peer)) + what,
                {.rank = world_rank(),
                 .peer = world_rank(peer),
                 .advice = "See that rank's own last lines; resume from the last checkpoint."}));

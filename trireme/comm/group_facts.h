@@ -19,8 +19,10 @@ struct GroupFacts {
   int world_rank() const noexcept { return world_rank(rank); }
   /// " in group rows"; empty for the head.
   std::string text() const;
-  /// PeerLost: "rank 3", followed by `what`, such as " is lost". `peer`: its rank in this group.
-  std::exception_ptr peer_lost(int peer, const std::string& what) const;
+  /// PeerLost: "rank 3", followed by `what`, such as " is lost", with `before` before it. `peer`: its
+  /// rank in this group.
+  std::exception_ptr peer_lost(int peer, const std::string& what,
+                               const std::string& before = "") const;
   /// The options of a group of `ranks` of this one.
   CommunicatorOptions options_of(const std::vector<int>& ranks, std::string name) const;
 

@@ -17,10 +17,10 @@
 namespace trireme::inline v0::train {
 namespace {
 
-// Trains. A process may do so more than once. An error for lack of a device's memory also says what was planned.
+// Trains. An error for lack of a device's memory also says what was planned.
 int run_trainer(const Entry& entry, const WorkerSpec& spec) {
   try {
-    if (spec.device != "cpu") forget_peaks();
+    if (spec.device != "cpu") forget_peaks();  // of an earlier training of this process
     Session session(entry, spec);
     return session.job.training_ended() ? 0 : train(session);
   } catch (...) {

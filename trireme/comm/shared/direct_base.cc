@@ -47,7 +47,7 @@ bool DirectBase::read(int rank, std::uint32_t index, std::size_t offset, std::sp
     }
     if (engine_.arenas->read(rank, there + done, block)) continue;
     if (!look()) return false;
-    engine_.fail(engine_.facts.peer_lost(rank, "'s memory could not be read"));
+    engine_.fail(engine_.facts.peer_lost(rank, " could not be read", "the memory of "));
     return false;
   }
   return true;

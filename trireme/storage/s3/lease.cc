@@ -2,7 +2,10 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <thread>
+#include <tuple>
 
 #include "trireme/base/signals_blocked.h"
 #include "trireme/observe/folder_lock.h"
@@ -23,6 +26,32 @@ bool lost_the_race(const Refusal& refusal) {
          (refusal.status == kNotFound && refusal.code == "NoSuchKey");
 }
 
+// The places of which this process has, or is about to have, a lease.
+class Places {
+ public:
+  bool add(const std::string& place) {
+    const std::lock_guard lock(mutex_);
+    return all_.insert(place).second;
+  }
+  void remove(const std::string& place) {
+    const std::lock_guard lock(mutex_);
+    all_.erase(place);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> all_;
+};
+Places& places_of_process() {
+  static Places& all = *new Places;  // leases of other static objects may end later
+  return all;
+}
+
+bool same_process(const observe::LockHolder& a, const observe::LockHolder& b) {
+  return std::tie(a.boot, a.processes, a.process, a.start_time) ==
+         std::tie(b.boot, b.processes, b.process, b.start_time);
+}
+
 struct Lease {
   Lease(std::shared_ptr<S3Client> given, const Address& address, LeaseOptions chosen)
       : client(std::move(given)),
@@ -31,7 +60,8 @@ struct Lease {
         key(key_below(address, observe::kLockFile)),
         options(std::move(chosen)),
         self(options.self ? *options.self : observe::LockHolder::this_process()),
-        text(self.to_text()) {}
+        text(self.to_text()),
+        only_one(places_of_process().add(place)) {}
   ~Lease() { release(); }
 
   [[noreturn]] void refuse_use(const std::optional<observe::LockHolder>& holder) const {
@@ -72,6 +102,8 @@ struct Lease {
     return true;
   }
 
+  // An earlier lease of this process is taken over: it could not be released while the storage was
+  // away, or the answer to its first write was lost.
   void acquire() {
     for (;;) {
       const auto found = client->get(key);
@@ -82,8 +114,9 @@ struct Lease {
       const auto holder = observe::LockHolder::from_text(found->body);
       const auto running =
           holder ? observe::is_running(*holder, self, /*shared=*/true) : observe::Running::Unknown;
-      if (running == observe::Running::Yes ||
-          (running == observe::Running::Unknown && !is_abandoned(*found)))
+      const bool left_behind = only_one && holder && same_process(*holder, self);
+      if (!left_behind && (running == observe::Running::Yes ||
+                           (running == observe::Running::Unknown && !is_abandoned(*found))))
         refuse_use(holder);
       if (write(*client, {.etag = found->etag})) return;
     }
@@ -131,11 +164,13 @@ struct Lease {
     ending = true;
     client->waiter()->wake();
     if (toucher.joinable()) toucher.join();
-    if (etag.empty() || lost) return;
     try {
-      if (const auto now = once->get(key); now && now->body == text) once->remove(key);
+      if (const auto now = etag.empty() || lost ? std::nullopt : once->get(key);
+          now && now->body == text)
+        once->remove(key);
     } catch (...) {  // the next job finds out that this one has ended
     }
+    if (only_one) places_of_process().remove(place);
   }
 
   const std::shared_ptr<S3Client> client, once;
@@ -143,6 +178,7 @@ struct Lease {
   const LeaseOptions options;
   const observe::LockHolder self;
   const std::string text;
+  const bool only_one;  // no other lease of this process has the place
   std::string etag;  // of the object, if it is this job's
   bool lost = false;
   std::atomic<bool> ending{false};

@@ -29,8 +29,8 @@ class EvaluationRecord {
   /// ConfigError if RUN/best was continued as a run of its own.
   static void check(const RunFolder& run);
 
-  /// ConfigError if another evaluator has taken the run over while this process hung. add(), give_up()
-  /// and keep_best_alone() call it, too.
+  /// ConfigError if another evaluator has taken the run over while this process hung. add() and
+  /// give_up() call it, too, and keep_best_alone() before it removes something.
   void check_claim() const {
     if (claim_) claim_->check();
   }
