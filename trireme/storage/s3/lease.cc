@@ -179,7 +179,7 @@ struct Lease {
   const observe::LockHolder self;
   const std::string text;
   const bool only_one;  // no other lease of this process has the place
-  std::string etag;  // of the object, if it is this job's
+  std::string etag;     // of the object, if it is this job's
   bool lost = false;
   std::atomic<bool> ending{false};
   std::thread toucher;
