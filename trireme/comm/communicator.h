@@ -179,10 +179,9 @@ class Communicator final : public Calls {
   bool reproducible() const noexcept;
   std::shared_ptr<Waiter> waiter() const;
 
-  /// Collective for CPU memory; local for a device's. Allocates `bytes` zeroed bytes. CPU memory is
-  /// reduced in place without a copy where the transport can map it. ResourceError if there is not
-  /// enough; if peers would have mapped it, this breaks the communicator and all groups of its
-  /// family, here and on the peers.
+  /// Collective for CPU memory; local for a device's. Allocates `bytes` zeroed bytes; CPU memory is
+  /// reduced in place where the transport can map it. ResourceError if there is not enough: if peers
+  /// would have mapped it, that breaks all groups of this communicator's family, here and there.
   Arena allocate(std::size_t bytes, Device device = {});
 
   /// From now on, calls on a device's memory that no backend reaches go through the host's memory
