@@ -163,7 +163,7 @@ class CutCrossEntropy : public torch::autograd::Function<CutCrossEntropy> {
 }  // namespace
 
 void mark_cut_logits(const at::Tensor& own) {
-  const auto mark = [](const at::Tensor& one) {
+  const auto mark = [](const at::TensorBase& one) {
     if (const auto& node = one.grad_fn()) node->add_pre_hook(std::make_unique<CutLogits>());
   };
   mark(own);
