@@ -7,7 +7,7 @@ namespace trireme::inline v0::cli {
 namespace {
 
 // Escapes text for troff: no line begins with a control character, and hyphens stay hyphens.
-std::string escaped(const std::string& text) {
+std::string in_roff(const std::string& text) {
   std::string out;
   bool begins = true;
   for (const char c : text) {
@@ -30,18 +30,18 @@ std::string upper(std::string text) {
 }
 
 std::string value_of(const DescribedOption& option) {
-  return option.value.empty() ? "" : " \\fI" + escaped(option.value) + "\\fR";
+  return option.value.empty() ? "" : " \\fI" + in_roff(option.value) + "\\fR";
 }
 
 void add_options(const std::vector<DescribedOption>& options, std::string& out) {
   for (const DescribedOption& option : options) {
     out += ".TP\n";
     const bool positional = !option.names.front().starts_with('-');
-    const auto bold = [](const std::string& name) { return "\\fB" + escaped(name) + "\\fR"; };
-    out += (positional ? "\\fI" + escaped(option.names.front()) + "\\fR"
+    const auto bold = [](const std::string& name) { return "\\fB" + in_roff(name) + "\\fR"; };
+    out += (positional ? "\\fI" + in_roff(option.names.front()) + "\\fR"
                        : joined(option.names, bold) + value_of(option)) +
-           "\n" + escaped(option.about);
-    if (!option.fallback.empty()) out += " (default: " + escaped(option.fallback) + ")";
+           "\n" + in_roff(option.about);
+    if (!option.fallback.empty()) out += " (default: " + in_roff(option.fallback) + ")";
     out += "\n";
   }
 }
@@ -49,12 +49,12 @@ void add_options(const std::vector<DescribedOption>& options, std::string& out) 
 // Adds "Example:\n  trireme train ..." without formatting.
 void add_footer(const std::string& footer, std::string& out) {
   if (footer.empty()) return;
-  out += ".PP\n.nf\n" + escaped(footer) + "\n.fi\n";
+  out += ".PP\n.nf\n" + in_roff(footer) + "\n.fi\n";
 }
 
 void add_command(const DescribedCommand& command, const std::string& path, std::string& out) {
   std::string line = path + " " + command.name;
-  out += ".SS \"" + escaped(line) + "\"\n" + escaped(command.about) + ".\n";
+  out += ".SS \"" + in_roff(line) + "\"\n" + in_roff(command.about) + ".\n";
   add_options(command.positionals, out);
   add_options(command.options, out);
   add_footer(command.footer, out);
@@ -102,7 +102,7 @@ std::string man_page(const DescribedCommand& program) {
   std::string out = ".\\\" Written by `" + program.name + " completion man`.\n.TH " +
                     upper(program.name) + " 1 \"" + kDate + "\" \"" + program.name +
                     "\" \"User Commands\"\n" + ".SH NAME\n" + program.name + " \\- " +
-                    escaped(program.about) + "\n" + ".SH SYNOPSIS\n.B " + program.name +
+                    in_roff(program.about) + "\n" + ".SH SYNOPSIS\n.B " + program.name +
                     "\n\\fICOMMAND\\fR [\\fIARGUMENTS\\fR]\n.PP\n.B " + program.name +
                     "\n\\fICOMMAND\\fR \\fB\\-\\-help\\fR\n.SH OPTIONS\n";
   add_options(program.options, out);
