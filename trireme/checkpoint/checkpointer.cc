@@ -77,7 +77,7 @@ struct Checkpointer::Impl {
 
   // Rank 0 writes, so it locks the folder for all.
   void hold() {
-    if (!options.lock || job.rank() != 0 || guarded) return;
+    if (!options.lock || job.rank() != 0 || (held && guarded)) return;
     if (!held) held = location.storage->lock(location.path);
     folder.guard(storage::Claim::of(location));
     guarded = true;

@@ -294,6 +294,18 @@ TEST_F(CheckpointerTest, OneJobAtATimeHasTheFolder) {
               ElementsAre("latest", "step-00000003"));
 }
 
+// It has released the lock with the checkpoints.
+TEST_F(CheckpointerTest, AFolderWhoseCheckpointsWereRemovedIsLockedAgain) {
+  Checkpointer checkpointer(job(), directory_.string(), {.every = 3});
+  checkpointer.add("train", counter_).resume();
+  checkpointer.save_and_wait(1);
+  checkpointer.remove_all();
+  EXPECT_EQ(checkpointer.resume(), 0);
+  Checkpointer other(job(), directory_.string());
+  EXPECT_THAT(refusal([&] { other.add("train", counter_).resume(); }, 2),
+              HasSubstr("is in use by"));
+}
+
 TEST_F(CheckpointerTest, AJobThatHasLostItsFolderSavesNothingMore) {
   Checkpointer hung(job(), directory_.string(), {.every = 3});
   hung.add("train", counter_).resume();

@@ -2,9 +2,9 @@
 //
 // step() runs forward and backward over this rank's micro-batches, reduces gradients while backward
 // still runs, votes, clips, updates and publishes. All ranks call it with the same step. A step
-// that is refused (NaN, an exception on a rank) throws StepRefused on every rank. Where ranks share layers
-// (tensor, context, expert), an exception, or a batch that is not a rank's share, is thrown at once
-// and ends the job's communication. Not thread safe.
+// that is refused (NaN, an exception on a rank) throws StepRefused on every rank. Where ranks share
+// layers (tensor, context, expert), an exception, or a batch that is not a rank's share, is thrown at
+// once and ends the job's communication. Not thread safe.
 #pragma once
 
 #include <cstdint>
