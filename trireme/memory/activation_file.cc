@@ -51,10 +51,6 @@ struct Slot {
   }
   Slot(const Slot&) = delete;
 
-  void let_go() {
-    storage.reset();
-    levels->waiting -= bytes;
-  }
   /// Counts the region's pages as this process's memory; false if they are counted already.
   bool map() {
     if (mapped) return false;
@@ -220,15 +216,18 @@ class Store : public std::enable_shared_from_this<Store> {
       if (!slot->wanted) storage = slot->storage;
     }
     const int fault = storage ? file->write(slot->region, storage->data(), storage->nbytes()) : 0;
+    bool lets_go = false;
     if (storage) {
       const std::lock_guard lock(mutex_);
       if (fault != 0) fault_ = fault;
-      if (fault == 0 && !slot->wanted) slot->let_go();  // `storage` frees it, after the unlock
+      lets_go = fault == 0 && !slot->wanted;
+      if (lets_go) slot->storage.reset();
     }
     {
       const c10::DebugInfoGuard counts(write.parcel->counter);
-      storage.reset();
+      storage.reset();  // frees it
     }
+    if (lets_go) levels->waiting -= slot->bytes;
     --write.parcel->unwritten;
     ++written_;
     waiter_->wake();

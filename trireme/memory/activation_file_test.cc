@@ -9,6 +9,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "trireme/base/error.h"
 #include "trireme/memory/mapped_file.h"
 #include "trireme/memory/recompute.h"
+#include "trireme/tensor/determinism.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/threads.h"
 
@@ -75,6 +77,7 @@ at::Tensor input() { return filled({64, 4, 8, 64}, "x"); }
 std::vector<at::Tensor> train(
     const std::function<at::Tensor(const Function& block, const at::Tensor& in)>& around,
     const std::function<void()>& between = [] {}) {
+  tensor::set_up_process({.kernel_threads = 2});
   at::manual_seed(5);
   Net net;
   std::vector<at::Tensor> all;
@@ -251,16 +254,27 @@ TEST(ActivationFile, ItsThreadsTakeNoSignals) {
   for (const std::string& one : own) EXPECT_TRUE(testing::blocks(one, SIGTERM)) << one;
 }
 
-// Without any patience, the first block that finds the one before the last unwritten gives up.
+// The thread that writes is held when it frees a tensor that it wrote. Without any patience, the
+// second block after it gives up.
 TEST(ActivationFile, GivesUpOnADiskThatWritesNothing) {
+  const auto held = std::make_shared<std::atomic<bool>>(true);
+  const auto holds_its_writer = [held, own = std::this_thread::get_id()] {
+    at::Tensor content = at::zeros({1 << 20});
+    void* const data = content.data_ptr();
+    return at::from_blob(data, {1 << 20}, [held, own, kept = std::move(content)](void*) {
+      if (std::this_thread::get_id() != own) held->wait(true);
+    });
+  };
   ActivationFile file(kFolder, Duration::zero());
   const at::Tensor x = at::ones({1}).requires_grad_(true);
   const std::string said = refusal([&] {
     std::vector<at::Tensor> graphs;
-    for (int block = 0; block < 100; ++block)  // saves 16 MiB, and computes nothing
+    for (int block = 0; block < 100; ++block)  // this thread may be the one that frees, sometimes
       graphs.push_back(file.run(
-          [](const at::Tensor& in) { return in * at::empty({1 << 22}).narrow(0, 0, 1); }, x));
+          [&](const at::Tensor& in) { return in * holds_its_writer().narrow(0, 0, 1); }, x));
   });
+  *held = false;
+  held->notify_all();
   EXPECT_THAT(said, HasSubstr("170: no activation was written for 0"));
   EXPECT_THAT(said, HasSubstr(kFolder));
 }

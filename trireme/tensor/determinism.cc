@@ -2,6 +2,8 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/ones.h>
 #include <dlfcn.h>
 #include <malloc.h>
 
@@ -26,6 +28,14 @@ std::atomic<int> threads_of_a_kernel{1};
 void set_threads(int count) {
   at::set_num_threads(count);  // also MKL's count, and mkl_set_dynamic(false)
   TRIREME_CHECK(at::get_num_threads() == count);
+}
+
+// LibTorch computes exp, log, tanh, sqrt and others with MKL, which looks for the processor in the
+// first of these calls. A thread that calls meanwhile can read half a result, and then computes its
+// part with only about 12 correct bits (pytorch/pytorch#188792). So one thread calls first, while
+// the others wait.
+void choose_vector_functions() {
+  [[maybe_unused]] static const at::Tensor first = at::exp(at::ones({1}, at::kFloat));
 }
 }  // namespace
 
@@ -96,6 +106,7 @@ void set_up_process(const ProcessSetup& setup) {
   name_allocation_failures();
   set_threads(setup.kernel_threads);
   threads_of_a_kernel = setup.kernel_threads;
+  choose_vector_functions();
   if (setup.reproducible) {
     if (!at::globalContext().deterministicAlgorithms())  // else something stricter is set
       at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);

@@ -1,12 +1,25 @@
 #include "trireme/tensor/determinism.h"
 
+#include <ATen/ATen.h>
 #include <c10/util/Exception.h>
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 
 #include "trireme/base/error.h"
+
+namespace {
+std::atomic<int> searches{0};
+}
+
+// In place of MKL's, which the first of its vector functions calls; not thread safe there.
+extern "C" int mkl_serv_vml_cpu_detect() {
+  ++searches;
+  return reinterpret_cast<int (*)()>(dlsym(RTLD_NEXT, "mkl_serv_vml_cpu_detect"))();
+}
 
 namespace trireme::inline v0::tensor {
 namespace {
@@ -41,6 +54,16 @@ TEST(Determinism, RefusalsAreExplainedInTheJobsWords) {
   EXPECT_THAT(cublas, HasSubstr("CUBLAS_WORKSPACE_CONFIG did not have the needed value"));
   EXPECT_THAT(cublas, HasSubstr("make the Job before the first use of the GPU"));
   EXPECT_EQ(said(refused("another")), "LibTorch: another");
+}
+
+// Two threads that search at a time can compute with few correct bits.
+TEST(Determinism, NoKernelsThreadsSearchForTheProcessor) {
+  if (dlsym(RTLD_NEXT, "mkl_serv_vml_cpu_detect") == nullptr) GTEST_SKIP() << "without MKL";
+  set_up_process({.kernel_threads = 2});
+  const int before = searches;
+  at::exp(at::ones({1 << 16}));
+  EXPECT_EQ(searches, before);
+  EXPECT_GT(searches, 0) << "another MKL searches elsewhere: this test sees nothing";
 }
 
 }  // namespace
