@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <cstddef>
 #include <random>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "trireme/testing/gpu/kernels_on_host.h"
@@ -59,7 +61,8 @@ void expect_as_on_the_cpu(const Rule& rule) {
   for (const UpdateArguments& call : calls) kernel->run(&call);
   for (std::size_t i = 0; i < cpu.size(); ++i)
     for (std::size_t k = 0; k < cpu[i].size(); ++k)
-      EXPECT_EQ(std::memcmp(cpu[i][k].data(), gpu[i][k].data(), sizeof(T) * cpu[i][k].size()), 0)
+      EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(cpu[i][k])),
+                                     std::as_bytes(std::span(gpu[i][k]))))
           << typeid(Rule).name() << " slice " << i << " array " << k;
 }
 
