@@ -5,6 +5,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <atomic>
 #include <vector>
@@ -228,9 +229,15 @@ struct LinearProduct {
   }
 };
 
+// While it lives, autocast converts no operands of LibTorch's products.
+struct NoAutocast : c10::impl::ExcludeDispatchKeyGuard {
+  NoAutocast() : ExcludeDispatchKeyGuard(c10::autocast_dispatch_keyset) {}
+};
+
 }  // namespace
 
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const NoAutocast types_as_given;
   const LinearProduct product{x, weight, Form::Plain, Form::Transposed, table().forward};
   if (product.in_fp32())
     return rounded(linear_forward(widened(x), widened(weight), widened(bias)), x);
@@ -240,6 +247,7 @@ at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const a
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
+  const NoAutocast types_as_given;
   const LinearProduct product{dy, weight, Form::Plain, Form::Plain, table().input_gradient};
   if (product.in_fp32()) return rounded(linear_input_gradient(widened(dy), widened(weight)), dy);
   if (product.by_gemm()) return product.run_gemm({});
@@ -248,6 +256,7 @@ at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight)
 }
 
 at::Tensor linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
+  const NoAutocast types_as_given;
   const LinearProduct product{dy, x, Form::Transposed, Form::Plain, table().weight_gradient};
   if (product.in_fp32()) return rounded(linear_weight_gradient(widened(dy), widened(x)), dy);
   if (product.by_gemm()) return product.run_gemm({});
