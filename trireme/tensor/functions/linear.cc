@@ -126,10 +126,13 @@ class GatedFunction : public torch::autograd::Function<GatedFunction> {
   }
 };
 
-// Under autocast: in its type, as at::linear()'s operands. Else, and if undefined: `tensor`.
+// Autocast casts the operands of at::linear(), but not of fp64. Not through its cache: a copy that
+// was made without gradients would be used again where they are needed.
 at::Tensor cast_by_autocast(const at::Tensor& tensor) {
-  if (!at::autocast::is_autocast_enabled(at::kCPU)) return tensor;
-  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(at::kCPU), tensor, at::kCPU);
+  if (!tensor.defined() || tensor.scalar_type() == at::kDouble ||
+      !at::autocast::is_autocast_enabled(at::kCPU))
+    return tensor;
+  return tensor.to(at::autocast::get_autocast_dtype(at::kCPU));
 }
 
 at::Tensor run_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

@@ -114,8 +114,7 @@ at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const at
   static const auto operation = c10::Dispatcher::singleton()
                                     .findSchemaOrThrow("mkldnn::_linear_pointwise", "")
                                     .typed<Signature>();
-  return operation.call(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt,
-                        "none", Scalars(), "");
+  return operation.call(x, weight, maybe(bias), "none", Scalars(), "");
 }
 
 // x [rows, columns] in fp32, transposed and contiguous: oneDNN takes its left operand only so, and
@@ -243,7 +242,7 @@ at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const a
     return rounded(linear_forward(widened(x), widened(weight), widened(bias)), x);
   if (product.by_gemm()) return product.run_gemm(bias);
   if (product.in(Library::OneDnn)) return onednn_linear(x, weight, bias);
-  return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
+  return at::linear(x, weight, maybe(bias));
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
