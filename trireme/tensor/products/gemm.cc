@@ -5,7 +5,6 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <atomic>
 #include <vector>
@@ -226,11 +225,6 @@ struct LinearProduct {
     run(multiply);
     return result;
   }
-};
-
-// While it lives, autocast converts no operands of LibTorch's products.
-struct NoAutocast : c10::impl::ExcludeDispatchKeyGuard {
-  NoAutocast() : ExcludeDispatchKeyGuard(c10::autocast_dispatch_keyset) {}
 };
 
 }  // namespace
