@@ -16,6 +16,7 @@
 #include "trireme/input/epoch_order.h"
 #include "trireme/job/job.h"
 #include "trireme/job/job_input.h"
+#include "trireme/tensor/determinism.h"
 #include "trireme/tensor/devices/sent_batch.h"
 #include "trireme/tensor/saved_count.h"
 
@@ -109,6 +110,7 @@ struct Batches::Impl {
         waiter(std::move(waiter)),
         assignment(std::move(assignment_now)),
         reader(std::move(data), options, rank) {
+    tensor::set_up_kernels(0);  // before two threads run LibTorch's operators
     const SignalsBlocked in_thread;
     if (options.prefetch > 0) thread.emplace();
   }
@@ -123,6 +125,7 @@ struct Batches::Impl {
   void read_ahead(const std::shared_ptr<Slot>& slot) {
     std::exception_ptr error;
     try {
+      tensor::set_up_thread();  // each time: a Strategy that is made later may change the number
       slot->batch = reader.read(slot->number, slot->dealt);
     } catch (...) {
       error = std::current_exception();

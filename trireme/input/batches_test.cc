@@ -1,6 +1,7 @@
 #include "trireme/input/batches.h"
 
 #include <ATen/ATen.h>
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,10 +9,12 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include "trireme/base/error.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/kernel/assignment.h"
+#include "trireme/tensor/determinism.h"
 #include "trireme/testing/threads.h"
 
 namespace trireme::batches_test {
@@ -87,6 +90,30 @@ TEST_F(BatchesTest, TargetsAreTheTokensOneLater) {
     EXPECT_EQ(micro.count, 16);
   }
   EXPECT_EQ(batch.micro[1].first_sample, 2);
+}
+
+// Says with how many threads a kernel would run that a Dataset calls.
+class ThreadsOfAKernel final : public Dataset {
+ public:
+  std::int64_t size() const override { return 8; }
+  std::int64_t count_items(std::span<const std::int64_t>) const override { return 1; }
+  input::Fields read(std::span<const std::int64_t>) const override {
+    const auto threads = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
+    return {{"threads", at::full({1}, threads(), at::kLong)}};
+  }
+};
+
+// With as many threads as cores a thread starts.
+TEST_F(BatchesTest, ADatasetsKernelsHaveTheJobsThreads) {
+  const int threads = static_cast<int>(std::thread::hardware_concurrency()) + 1;
+  for (const int prefetch : {0, 2}) {
+    tensor::set_up_process({});
+    Batches batches =
+        make(std::make_shared<ThreadsOfAKernel>(), {.batch = 1, .micro = 1, .prefetch = prefetch});
+    tensor::set_up_process({.kernel_threads = threads});
+    EXPECT_EQ(field(batches.next().micro.at(0), 0).item<int>(), threads) << prefetch;
+  }
+  tensor::set_up_process({});
 }
 
 TEST_F(BatchesTest, RandomWindowsReachBothEndsOfTheText) {

@@ -25,7 +25,12 @@ namespace {
 std::atomic<bool> is_set_up{false};
 std::atomic<int> threads_of_a_kernel{1};
 
+// For the calling thread. OMP_DYNAMIC in the environment would let OpenMP use fewer threads under
+// load. The function is looked up in the runtime that LibTorch brought, so that no second one is
+// linked.
 void set_threads(int count) {
+  if (auto* set_dynamic = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_dynamic")))
+    set_dynamic(0);
   at::set_num_threads(count);  // also MKL's count, and mkl_set_dynamic(false)
   TRIREME_CHECK(at::get_num_threads() == count);
 }
@@ -42,7 +47,10 @@ void choose_vector_functions() {
 void set_up_kernels(int kernel_threads) {
   if (kernel_threads > 0 || !is_set_up)
     set_up_process({.kernel_threads = std::max(kernel_threads, 1)});
+  else
+    set_up_thread();
 }
+
 // With warn_only, flash attention's backward pass would stay nondeterministic (LibTorch's
 // attention_backward.cu).
 void set_up_device(comm::Communicator& world, Device device, bool reproducible) {
@@ -98,11 +106,6 @@ void set_up_thread() {
 
 void set_up_process(const ProcessSetup& setup) {
   kernel_table();  // refuses wrong environment variables before anything starts
-  // OMP_DYNAMIC in the environment would let OpenMP use fewer threads under load. The function is
-  // looked up in the runtime that LibTorch brought, so that no second one is linked.
-  if (auto* set_dynamic = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_dynamic"))) {
-    set_dynamic(0);
-  }
   name_allocation_failures();
   set_threads(setup.kernel_threads);
   threads_of_a_kernel = setup.kernel_threads;

@@ -17,7 +17,8 @@ struct ProcessSetup {
   bool reproducible = true;
 };
 void set_up_process(const ProcessSetup& setup);
-/// set_up_process() in a user's program; `kernel_threads` 0 keeps the earlier setting, or 1.
+/// set_up_process() in a user's program; `kernel_threads` 0 keeps the earlier setting, or 1, and
+/// applies it to the calling thread.
 void set_up_kernels(int kernel_threads);
 /// The threads of a kernel that are set up, on which bits depend: "2 threads a kernel".
 std::string describe_threads();

@@ -1,6 +1,7 @@
 #include "trireme/tensor/determinism.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -8,6 +9,7 @@
 
 #include <atomic>
 #include <string>
+#include <thread>
 
 #include "trireme/base/error.h"
 
@@ -64,6 +66,34 @@ TEST(Determinism, NoKernelsThreadsSearchForTheProcessor) {
   EXPECT_EQ(searches, before);
   EXPECT_EQ(searches > 0, dlsym(RTLD_NEXT, "mkl_serv_vml_cpu_detect") != nullptr)
       << "another MKL searches elsewhere: this test sees nothing";
+}
+
+// As a thread that starts with OMP_DYNAMIC=true in the environment.
+TEST(Determinism, OpenMPGivesAThreadsKernelsAllTheirThreads) {
+  const auto set_dynamic = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_dynamic"));
+  const auto dynamic = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_dynamic"));
+  ASSERT_NE(set_dynamic, nullptr);
+  ASSERT_NE(dynamic, nullptr);
+  set_up_process({.kernel_threads = 2});
+  std::thread([&] {
+    set_dynamic(1);
+    set_up_thread();
+    EXPECT_EQ(dynamic(), 0);
+    EXPECT_EQ(at::get_num_threads(), 2);
+  }).join();
+}
+
+TEST(Determinism, KernelsAreSetUpInTheThreadThatAsks) {
+  const auto set_threads =
+      reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  ASSERT_NE(set_threads, nullptr);
+  set_up_process({.kernel_threads = 2});
+  std::thread([&] {
+    at::get_num_threads();  // else LibTorch sets this thread's number later
+    set_threads(1);
+    set_up_kernels(0);
+    EXPECT_EQ(at::get_num_threads(), 2);
+  }).join();
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The functions by the GPU's kernels, beside the CPU's: sizes at which these take other ways.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <array>
 #include <cmath>
@@ -122,11 +122,21 @@ TEST(GpuFunctions, ATargetOutsideTheVocabularyGivesNoNumber) {
   EXPECT_TRUE(at::equal(in.grad()[2], at::zeros({40})));
 }
 
+// Returns its input as it is: for autograd a view of it, whose base does not know the factor.
+class TwiceTheGradient : public torch::autograd::Function<TwiceTheGradient> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) { return x; }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list gradients) {
+    return {gradients[0] * 2};
+  }
+};
+
 // Whatever part of the filled-up logits a loss takes, the gradients are those of that part.
 TEST(GpuFunctions, LossesOfPartsOfLogits) {
   const at::Tensor x = at::randn({6, 24}), weight = at::randn({41, 24});
   using Part = at::Tensor (*)(const at::Tensor&);
-  const std::array<Part, 6> parts = {
+  const std::array<Part, 7> parts = {
       [](const at::Tensor& logits) { return logits; },
       [](const at::Tensor& logits) {
         return logits.view({2, 3, 41});
@@ -134,7 +144,8 @@ TEST(GpuFunctions, LossesOfPartsOfLogits) {
       [](const at::Tensor& logits) { return logits.narrow(0, 2, 3); },
       [](const at::Tensor& logits) { return logits.narrow(1, 0, 30); },
       [](const at::Tensor& logits) { return logits.narrow(1, 3, 30); },
-      [](const at::Tensor& logits) { return logits.flip(0).t().contiguous().t(); }};
+      [](const at::Tensor& logits) { return logits.flip(0).t().contiguous().t(); },
+      [](const at::Tensor& logits) -> at::Tensor { return TwiceTheGradient::apply(logits); }};
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const auto gradients = [&] {
       const Tensors in = {leaf(x, at::kFloat), leaf(weight, at::kFloat)};

@@ -18,8 +18,9 @@
 
 namespace trireme::inline v0::tensor {
 
-/// x [..., in] times weight [out, in] transposed, plus bias [out] (may be undefined): [..., out] in
-/// the weight's type. x may be wider (fp32 into a bf16 layer): it is rounded first.
+/// x [..., in] times weight [out, in] transposed, plus bias [out] (in the weight's type; may be
+/// undefined): [..., out] in the weight's type, or in autocast's while it is enabled. x may be wider
+/// (fp32 into a bf16 layer): it is rounded first.
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 /// linear() whose `weight` has one row per word of a vocabulary: the layer before

@@ -70,10 +70,18 @@ class LossFunction : public torch::autograd::Function<LossFunction> {
   }
 };
 
+// Whether the gradient of a view's base has all of the view's own: also if a Function returned its
+// input as it is, the result is a view of that, but the Function may change the gradient.
+bool passes_its_gradient_on(const at::Tensor& view) {
+  return !view.requires_grad() ||
+         torch::autograd::impl::get_view_autograd_meta(view)->get_creation_meta() ==
+             torch::autograd::CreationMeta::DEFAULT;
+}
+
 // Returns the matrix whose first columns the logits are (libtorch.cc: logits()), since its gradient
 // needs no copy, or the logits themselves.
 at::Tensor matrix_of(const at::Tensor& logits) {
-  if (!logits.is_view()) return logits;
+  if (!logits.is_view() || !passes_its_gradient_on(logits)) return logits;
   const at::Tensor base(logits._base());
   const bool same = base.dim() == 2 && base.is_contiguous() && logits.stride(-1) == 1 &&
                     base.requires_grad() == logits.requires_grad() &&

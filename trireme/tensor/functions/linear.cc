@@ -1,5 +1,6 @@
 // Linear layers and GELU: one graph node each, no transposed copies.
-#include <ATen/ops/linear.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -40,6 +41,7 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
                             const std::optional<at::Tensor>& bias, bool gelu) {
     const auto in = weight.size(1), out = weight.size(0);
     TRIREME_CHECK(x.size(-1) == in);
+    if (bias) TRIREME_CHECK(bias->scalar_type() == weight.scalar_type());
     const at::Tensor rows = x.to(weight.scalar_type()).reshape({-1, in});
     const at::Tensor product = linear_forward(rows, weight, or_undefined(bias));
     ctx->save_for_backward({rows, weight, gelu ? product : at::Tensor(), or_undefined(bias)});
@@ -48,7 +50,8 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     std::vector<std::int64_t> sizes = x.sizes().vec();
     ctx->saved_data["sizes"] = sizes;
     sizes.back() = out;
-    return (gelu ? run_gelu(product) : product).view(sizes);
+    // Autograd refuses changes in place of views that a Function returns.
+    return at::_unsafe_view(gelu ? run_gelu(product) : product, sizes);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
@@ -123,16 +126,31 @@ class GatedFunction : public torch::autograd::Function<GatedFunction> {
   }
 };
 
+// Autocast casts the operands of at::linear(), but not of fp64. Not through its cache: a copy that
+// was made without gradients would be used again where they are needed.
+at::Tensor cast_by_autocast(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.scalar_type() == at::kDouble ||
+      !at::autocast::is_autocast_enabled(at::kCPU))
+    return tensor;
+  return tensor.to(at::autocast::get_autocast_dtype(at::kCPU));
+}
+
+at::Tensor run_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      bool gelu) {
+  return LinearFunction::apply(cast_by_autocast(x), cast_by_autocast(weight),
+                               maybe(cast_by_autocast(bias)), gelu);
+}
+
 }  // namespace
 
 namespace kernels {
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return LinearFunction::apply(x, weight, maybe(bias), false);
+  return run_linear(x, weight, bias, false);
 }
 
 at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return LinearFunction::apply(x, weight, maybe(bias), true);
+  return run_linear(x, weight, bias, true);
 }
 
 at::Tensor gelu_tanh(const at::Tensor& x) { return GeluFunction::apply(x); }

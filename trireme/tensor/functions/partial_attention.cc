@@ -1,6 +1,7 @@
 // Computes blocks of query rows by keys; in causal parts only those on and below the diagonal.
 #include "trireme/tensor/functions/partial_attention.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 
 #include <algorithm>
@@ -207,6 +208,7 @@ PartialAttention::PartialAttention(const Columns& query, std::int64_t heads, std
 
 void PartialAttention::add(const Columns& key, const Columns& value, const Sight& sight) {
   check_part(query_, key, value, sight);
+  const NoAutocast types_as_given;
   (by_kernels(query_.rows) ? kernels::attend_part : libtorch::attend_part)(
       {query_, key, value, sight, heads_}, sums_, maxima_, totals_);
 }
@@ -239,6 +241,7 @@ void PartialAttentionBackward::add(const Columns& key, const Columns& value, con
                                    const Columns& key_gradient, const Columns& value_gradient) {
   check_part(query_, key, value, sight);
   check_part(query_, key_gradient, value_gradient, sight);
+  const NoAutocast types_as_given;
   (by_kernels(query_.rows) ? kernels::attend_part_backward : libtorch::attend_part_backward)(
       {query_, key, value, sight, heads_}, gradient_, logsumexp_, dots_, query_gradient_,
       key_gradient, value_gradient);

@@ -7,6 +7,7 @@
 
 #include <optional>
 
+#include "trireme/tensor/autocast.h"
 #include "trireme/tensor/determinism.h"
 #include "trireme/tensor/flat_math.h"
 #include "trireme/tensor/functions/functions.h"
@@ -121,6 +122,17 @@ TEST_P(EveryPartialAttention, TakesLargeScores) {
   const Parts got = in_parts(qkv.to(at::kFloat), at::ones({kBatch, 20, kWidth}), true);
   EXPECT_LT(relative(got.output, wanted), 1e-5);
   EXPECT_TRUE(at::isfinite(got.dqkv).all().item<bool>());
+}
+
+// The backward pass computes the scores again, perhaps outside of autocast.
+TEST_P(EveryPartialAttention, AutocastChangesNoBit) {
+  const at::Tensor qkv = at::randn({kBatch, 20, 3 * kWidth}),
+                   gradient = at::randn({kBatch, 20, kWidth});
+  const Parts wanted = in_parts(qkv, gradient, true);
+  const Autocast casts;
+  const Parts got = in_parts(qkv, gradient, true);
+  EXPECT_TRUE(at::equal(got.output, wanted.output));
+  EXPECT_TRUE(at::equal(got.dqkv, wanted.dqkv));
 }
 
 }  // namespace

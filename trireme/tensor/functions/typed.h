@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <optional>
 
@@ -44,6 +45,11 @@ inline std::optional<at::Tensor> maybe(const at::Tensor& tensor) {
 inline at::Tensor or_undefined(const std::optional<at::Tensor>& tensor) {
   return tensor.value_or(at::Tensor());
 }
+
+/// While it lives, autocast converts no operands of this thread's LibTorch operations.
+struct NoAutocast : c10::impl::ExcludeDispatchKeyGuard {
+  NoAutocast() : ExcludeDispatchKeyGuard(c10::autocast_dispatch_keyset) {}
+};
 
 /// Stored in 16 bits, computed in fp32.
 template <class T>

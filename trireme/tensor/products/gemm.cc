@@ -113,8 +113,7 @@ at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const at
   static const auto operation = c10::Dispatcher::singleton()
                                     .findSchemaOrThrow("mkldnn::_linear_pointwise", "")
                                     .typed<Signature>();
-  return operation.call(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt,
-                        "none", Scalars(), "");
+  return operation.call(x, weight, maybe(bias), "none", Scalars(), "");
 }
 
 // x [rows, columns] in fp32, transposed and contiguous: oneDNN takes its left operand only so, and
@@ -231,15 +230,17 @@ struct LinearProduct {
 }  // namespace
 
 at::Tensor linear_forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const NoAutocast types_as_given;
   const LinearProduct product{x, weight, Form::Plain, Form::Transposed, table().forward};
   if (product.in_fp32())
     return rounded(linear_forward(widened(x), widened(weight), widened(bias)), x);
   if (product.by_gemm()) return product.run_gemm(bias);
   if (product.in(Library::OneDnn)) return onednn_linear(x, weight, bias);
-  return at::linear(x, weight, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt);
+  return at::linear(x, weight, maybe(bias));
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
+  const NoAutocast types_as_given;
   const LinearProduct product{dy, weight, Form::Plain, Form::Plain, table().input_gradient};
   if (product.in_fp32()) return rounded(linear_input_gradient(widened(dy), widened(weight)), dy);
   if (product.by_gemm()) return product.run_gemm({});
@@ -248,6 +249,7 @@ at::Tensor linear_input_gradient(const at::Tensor& dy, const at::Tensor& weight)
 }
 
 at::Tensor linear_weight_gradient(const at::Tensor& dy, const at::Tensor& x) {
+  const NoAutocast types_as_given;
   const LinearProduct product{dy, x, Form::Transposed, Form::Plain, table().weight_gradient};
   if (product.in_fp32()) return rounded(linear_weight_gradient(widened(dy), widened(x)), dy);
   if (product.by_gemm()) return product.run_gemm({});
