@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/checkpointer_options.h"

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <utility>
 
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/checkpoint/shards.h"
@@ -20,15 +21,15 @@ namespace trireme::inline v0::checkpoint {
 class NewestCheckpoint {
  public:
   using Ask = std::function<void(const std::function<void()>&)>;
-  /// The arguments must outlive this object. A folder without files of a save under way.
+  /// The arguments must outlive this object.
   NewestCheckpoint(Job& job, const CheckpointerOptions& options,
                    const storage::CheckpointFolder& folder, Ask ask)
       : job_(job), options_(options), folder_(folder), ask_(std::move(ask)) {}
 
   /// Its step; 0: none. Of this rank alone.
   std::int64_t step() const;
-  /// Collective. Returns the step; 0: no checkpoint. Throws CheckpointError if it is damaged, or if
-  /// it was removed and there is no newer one.
+  /// Collective, while this job saves nothing. Returns the step; 0: no checkpoint. Throws
+  /// CheckpointError if it is damaged, or if it was removed and there is no newer one.
   std::int64_t load(const Parts& parts);
 
  private:

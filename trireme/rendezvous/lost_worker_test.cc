@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/base/clock.h"
 #include "trireme/base/event.h"
 #include "trireme/rendezvous/coordinator/coordinator_test.h"
 
@@ -42,14 +43,14 @@ class LostWorker : public ::testing::Test {
     join.set_job("job");
     join.set_rank(2);
     join.set_host("another");
-    const auto end = std::chrono::steady_clock::now() + seconds(20);
+    const TimePoint end = steady_now() + seconds(20);
     Event pause;  // never set
     do {
       wire::JoinReply reply;
       grpc::ClientContext context;
       if (stub->Join(&context, join, &reply).ok()) return true;
       pause.wait(milliseconds(5));
-    } while (std::chrono::steady_clock::now() < end);
+    } while (steady_now() < end);
     return false;
   }
 

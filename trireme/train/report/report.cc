@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -72,7 +73,8 @@ void Report::open_events() {
 
 void Report::open_board() {
   // Existing files may have figures of later steps; TensorBoard drops them.
-  const bool again = std::filesystem::exists(folder_.tensorboard());
+  std::error_code away;  // open() reports the error
+  const bool again = std::filesystem::exists(folder_.tensorboard(), away);
   board_.open(folder_.tensorboard(), again ? options_.first + 1 : 0);
 }
 
