@@ -13,6 +13,7 @@
 #include "trireme/checkpoint/checkpointer_options.h"
 #include "trireme/checkpoint/kept_state.h"
 #include "trireme/checkpoint/memory_copies.h"
+#include "trireme/checkpoint/newest.h"
 #include "trireme/checkpoint/reach.h"
 #include "trireme/checkpoint/shards.h"
 #include "trireme/comm/group_of_all.h"
@@ -42,12 +43,6 @@ bool is_loss_of_peer(const std::exception_ptr& error) {
 }  // namespace
 
 struct Checkpointer::Impl {
-  // Rank 0 broadcasts the step and the manifest's SHA-256: finds a folder that hosts do not share.
-  struct Choice {
-    std::int64_t step = 0;
-    std::array<char, 64> digest{};
-  };
-
   Impl(Job& job, const std::string& directory, CheckpointerOptions given)
       : job(job),
         options(std::move(given)),
@@ -56,6 +51,7 @@ struct Checkpointer::Impl {
         waiter(job.waiter()),
         outage(checkpoint::patience_of(options.patience)),
         reach(options.own_file_bytes),
+        newest(job, options, folder, [this](const auto& ask) { ask_storage(ask); }),
         copies(job, {.copies = job.changes().elastic() ? options.memory : 0,
                      .every = options.memory_every}) {
     checkpoint::check(options);
@@ -90,61 +86,6 @@ struct Checkpointer::Impl {
       guarded = true;
     } catch (const ResourceError&) {  // the next save looks again
     }
-  }
-
-  // Rank 0: the manifest of the newest checkpoint; step 0 if none. restore() verifies its bytes.
-  storage::Manifest newest() {
-    wait(/*required=*/false);
-    const std::int64_t step = newest_step();
-    if (step == 0) return {};
-    try {
-      storage::Manifest manifest = folder.look(step);
-      checkpoint::compare_identity(manifest.identity, options, folder.path_of(step));
-      return manifest;
-    } catch (const CheckpointError&) {
-      if (newest_step() == step) throw;
-      return newest();  // a running job has removed that one and saved a newer one
-    }
-  }
-
-  std::int64_t newest_step() const {
-    const std::vector<std::int64_t> steps = folder.steps();
-    return steps.empty() ? 0 : steps.back();
-  }
-
-  storage::Manifest agree(storage::Manifest manifest) {
-    wait(/*required=*/false);
-    Choice choice{.step = manifest.step};
-    std::ranges::copy(storage::digest(manifest), choice.digest.begin());
-    const std::span bytes(reinterpret_cast<std::uint8_t*>(&choice), sizeof choice);
-    job.world().broadcast(Buffer::of(bytes), 0, {.label = "checkpoint.resume"}).wait();
-    if (job.rank() == 0 || choice.step == 0) return manifest;
-    manifest = folder.read_manifest(choice.step);
-    if (!std::ranges::equal(storage::digest(manifest), choice.digest)) {
-      throw CheckpointError(folder.path_of(choice.step) + " differs from rank 0's",
-                            {.rank = job.rank(),
-                             .host = job.host_name(),
-                             .operation = "resume",
-                             .advice = "Put the checkpoint on a disk that all hosts share."});
-    }
-    return manifest;
-  }
-
-  // Returns the step. A job that only reads may find that its checkpoint was removed meanwhile; a
-  // job of one rank then takes a newer one.
-  std::int64_t load_newest() {
-    const storage::Manifest manifest = agree(job.rank() == 0 ? newest() : storage::Manifest{});
-    if (manifest.step == 0) return 0;
-    try {
-      checkpoint::restore(parts, manifest, folder, &job.world());
-    } catch (const CheckpointError& error) {
-      const std::int64_t now = job.size() == 1 ? newest_step() : 0;
-      if (now != 0 && now != manifest.step) return load_newest();
-      ErrorContext context = error.context();
-      context.rank = job.rank(), context.host = job.host_name();
-      throw CheckpointError(error.message(), context);
-    }
-    return manifest.step;
   }
 
   // A run that was not resumed must not mix its checkpoints with another run's.
@@ -232,7 +173,7 @@ struct Checkpointer::Impl {
     JobChanges& changes = job.changes();
     if (!changes.elastic() || changes.epoch().number == 0) return false;
     std::int64_t on_disk = 0;
-    if (job.rank() == 0) ask_storage([&] { on_disk = newest_step(); });
+    if (job.rank() == 0) ask_storage([&] { on_disk = newest.step(); });
     on_disk = largest(on_disk, "checkpoint");
     const auto kept = std::static_pointer_cast<checkpoint::KeptState>(changes.kept());
     const auto done = checkpoint::restore_kept(parts, kept.get(), on_disk, job.world());
@@ -374,6 +315,7 @@ struct Checkpointer::Impl {
   std::optional<SavedReport> report;  // rank 0: of a save that nobody has asked for yet
   checkpoint::Outage outage;
   checkpoint::Reach reach;
+  checkpoint::NewestCheckpoint newest;
   std::unique_ptr<checkpoint::BackgroundSave> saving;  // null: none is under way
   std::int64_t snapshot_bytes = 0;                     // of the largest
   std::exception_ptr unsaved;  // why the last save has no checkpoint; null if it has one
@@ -407,7 +349,10 @@ long Checkpointer::resume() {
   impl.job.activity("checkpoint.resume");
   impl.ask_storage([&] { impl.hold(); });
   const bool kept = impl.take_kept();
-  if (!kept) impl.saved = impl.seen = static_cast<long>(impl.load_newest());
+  if (!kept) {
+    impl.wait(/*required=*/false);  // a save under way uses the storage
+    impl.saved = impl.seen = static_cast<long>(impl.newest.load(impl.parts));
+  }
   impl.looked = true;  // a folder that was refused stays foreign
   if (kept) return impl.seen;
   impl.note(impl.saved);

@@ -267,6 +267,27 @@ TEST_F(CheckpointerTest, AReaderWhoseCheckpointIsRemovedTakesTheNewerOne) {
   EXPECT_EQ(seen.weight[1].item<float>(), 6);
 }
 
+TEST_F(CheckpointerTest, AllRanksOfAReaderTakeTheNewerOneTogether) {
+  for (const int reader : {0, 1, 2}) {
+    SCOPED_TRACE(reader);
+    fs::remove_all(directory_);
+    counter_ = {};
+    run(3);
+    const auto files = std::make_shared<RemovedElsewhere>(directory_ / "step-00000003",
+                                                          [&] { run(6, {.every = 3, .keep = 1}); });
+    testing::run_ranks(3, [&](testing::RankContext& rank) {
+      Job own(rank.transport, {}, nullptr);
+      CheckpointerOptions options{.every = 0, .lock = false};
+      if (rank.rank == reader) options.storage = storage::folder_storage(files);
+      Checkpointer checkpointer(own, directory_.string(), options);
+      Counter seen;
+      EXPECT_EQ(checkpointer.add("train", seen).resume(), 6);
+      EXPECT_EQ(seen.text, "6");
+      EXPECT_EQ(seen.weight[1].item<float>(), 6);
+    });
+  }
+}
+
 TEST_F(CheckpointerTest, AFullDiskIsAResourceErrorAndTheOldOneStays) {
   run(3);
   CheckpointerOptions options{.every = 3, .patience = {}};

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "trireme/base/check.h"
 #include "trireme/base/shape_text.h"
@@ -138,8 +140,9 @@ SavedPlace place_of(const std::string& part, const NamedShard& shard) {
   return {storage::kStateFile, part + "/" + shard.name};
 }
 
-void restore(const Parts& parts, const storage::Manifest& manifest,
-             const storage::CheckpointFolder& folder, comm::Communicator* world) {
+bool restore(const Parts& parts, const storage::Manifest& manifest,
+             const storage::CheckpointFolder& folder, comm::Communicator* world,
+             const std::function<bool(const std::function<void()>& read)>& reading) {
   for (const auto& [part, saveable] : parts) {
     if (manifest.parts.count(part) == 0) {
       refuse_shards(folder.path_of(manifest.step) + " has no part \"" + part + "\"");
@@ -148,18 +151,26 @@ void restore(const Parts& parts, const storage::Manifest& manifest,
   }
   // Knows the shards of all ranks: a tensor without a shard here may have one on another rank.
   const CheckpointContent wanted(parts, world, /*to_write=*/false);
-  storage::SavedTensors tensors(folder, manifest);
   const std::string path = folder.path_of(manifest.step);
-  std::vector<Filling> fillings;
+  std::vector<std::pair<std::string, NamedShard>> shards;  // with their parts' names
   for (const auto& [part, saveable] : parts)
-    for (const NamedShard& shard : saveable->state())
+    for (NamedShard& shard : saveable->state()) shards.emplace_back(part, std::move(shard));
+  const auto read = [&] {
+    storage::SavedTensors tensors(folder, manifest);
+    std::vector<Filling> fillings;
+    for (const auto& [part, shard] : shards)
       fillings.push_back(filling_of(shard, part, tensors, path));
-  refuse_leftovers(tensors, storage::kModelFile, path, wanted,
-                   [&](const std::string&) { return parts.count(storage::kModelPart) > 0; });
-  refuse_leftovers(tensors, storage::kStateFile, path, wanted, [&](const std::string& key) {
-    return parts.count(key.substr(0, key.find('/'))) > 0;
-  });
-  fill_all(fillings, tensors);
+    refuse_leftovers(tensors, storage::kModelFile, path, wanted,
+                     [&](const std::string&) { return parts.count(storage::kModelPart) > 0; });
+    refuse_leftovers(tensors, storage::kStateFile, path, wanted, [&](const std::string& key) {
+      return parts.count(key.substr(0, key.find('/'))) > 0;
+    });
+    fill_all(fillings, tensors);
+  };
+  if (!reading)
+    read();
+  else if (!reading(read))
+    return false;
   for (const auto& [part, saveable] : parts) {
     try {
       saveable->restored(manifest.parts.at(part));
@@ -167,6 +178,7 @@ void restore(const Parts& parts, const storage::Manifest& manifest,
       refuse_shards(path + ": what it says of part \"" + part + "\" is not what that part writes");
     }
   }
+  return true;
 }
 
 }  // namespace trireme::inline v0::checkpoint

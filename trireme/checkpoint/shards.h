@@ -98,8 +98,11 @@ class CheckpointContent {
 
 /// Fills every shard of every part and calls restored(). Ignores parts of the checkpoint that are
 /// not in `parts`. Throws CheckpointError if a tensor is missing, no rank needs a saved tensor, a
-/// shape or type differs, or weights are NaN. Collective if `world` is given.
-void restore(const Parts& parts, const storage::Manifest& manifest,
-             const storage::CheckpointFolder& folder, comm::Communicator* world = nullptr);
+/// shape or type differs, or weights are NaN. Collective if `world` is given. `reading`, unless it
+/// is empty, gets the function that reads this rank's shards and may call it again. If it returns
+/// false, restore() returns false and calls no restored(); it must do so on all ranks or none.
+bool restore(const Parts& parts, const storage::Manifest& manifest,
+             const storage::CheckpointFolder& folder, comm::Communicator* world = nullptr,
+             const std::function<bool(const std::function<void()>& read)>& reading = {});
 
 }  // namespace trireme::inline v0::checkpoint

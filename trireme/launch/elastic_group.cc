@@ -153,8 +153,7 @@ ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, b
                                             : " it is not started again")
           : "";
   // The others may need the leaving process to finish their step.
-  const bool leaves = std::count(leaving_.begin(), leaving_.end(), process) > 0;
-  if (!was_rank && !leaves) {
+  if (!was_rank && !is_leaving(process)) {
     decision.line =
         how + "; it had no place in the job yet" + (next.empty() ? "." : ", and" + next + ".");
     decision.give_up = count(State::Rank) < options_.min && count(State::Starting) == 0;

@@ -70,6 +70,10 @@ class ElasticGroup {
   void not_started();
   /// The process has joined and waits for a place.
   Decision joined(int process);
+  /// Whether the process has lost its place at the end of a step that its loss would interrupt.
+  bool is_leaving(int process) const { return std::ranges::count(leaving_, process) > 0; }
+  /// All ranks of the epoch have entered it, so nobody needs the leaving processes any more.
+  void met() { leaving_.clear(); }
   /// The user asks for another number of ranks.
   Decision resize(int ranks, TimePoint now);
 

@@ -73,6 +73,7 @@ bool ElasticRanks::lost(int process, const Ending& ending) {
     note_end(process);
     return true;
   }
+  if (group_.is_leaving(process) && job_.coordinator->has_met()) group_.met();
   job_.coordinator->forget(process);
   if (ending.host == HostLoss::NotReached) group_.not_started();
   ElasticGroup::Decision decision = group_.lost(process, how, again, job_.waiter->now());

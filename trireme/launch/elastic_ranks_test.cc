@@ -79,6 +79,23 @@ TEST_F(ElasticRanksTest, AProcessThatJoinsAJobThatStopsGetsNoPlace) {
   EXPECT_EQ(coordinator.epochs.size(), 1u);
 }
 
+// Until the ranks have met without it, they may need it to end their step.
+TEST_F(ElasticRanksTest, AProcessThatWasTakenOutInterruptsNoLaterStep) {
+  for (const bool met : {false, true}) {
+    SCOPED_TRACE(met);
+    ElasticRanks some(context, processes, starter, stop, workers);
+    coordinator.epochs.clear();
+    coordinator.met = met;
+    in_context(waiter, [&] { some.resize(1); });
+    ASSERT_EQ(coordinator.epochs.size(), 1u);
+    EXPECT_THAT(coordinator.epochs[0].members, ElementsAre(0));
+    EXPECT_TRUE(coordinator.epochs[0].at_step_end);
+    EXPECT_TRUE(some.lost(1, {.exit = {137, 9}}));
+    ASSERT_EQ(coordinator.epochs.size(), met ? 1u : 2u);
+    EXPECT_EQ(coordinator.epochs.back().at_step_end, met);
+  }
+}
+
 struct WaitingRanksTest : ElasticRanksTest {
   WaitingRanksTest() : ElasticRanksTest({.min = 2, .max = 2}) {}
 };

@@ -24,6 +24,7 @@ class Listener final : public rendezvous::JobControl {
   int workers_needed() const override { return needed; }
   bool lose_worker(int) override { return false; }
   void regroup(const rendezvous::Epoch& epoch) override { epochs.push_back(epoch); }
+  bool has_met() const override { return met; }
   void forget(int) override {}
   std::vector<int> silent(Duration) const override { return {}; }
   void request_stop(int) override {}
@@ -32,6 +33,7 @@ class Listener final : public rendezvous::JobControl {
 
   std::vector<rendezvous::Epoch> epochs;
   int needed = 1;
+  bool met = false;
 
  private:
   const std::string endpoint_;

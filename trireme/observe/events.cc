@@ -43,6 +43,7 @@ std::optional<double> number_of(const Json& event, const char* key) {
 }
 
 constexpr double kMostRanks = 65'536;
+constexpr std::size_t kMostKept = 100'000;  // events, about 30 MB
 
 double step_of(const Json& event) { return number_of(event, "step").value_or(0); }
 
@@ -125,21 +126,42 @@ void EventWriter::open(const std::string& path) {
 void EventWriter::write(const Event& event) {
   const std::string line = event.line() + "\n";
   if (file_ != nullptr) append(line);
+  echo(line);
+}
+
+void EventWriter::keep(const Event& event) {
+  kept_.push_back(event.line() + "\n");
+  echo(kept_.back());
+  if (kept_.size() <= kMostKept) return;
+  kept_.pop_front();
+  ++dropped_;
+}
+
+void EventWriter::write_kept() {
+  for (; !kept_.empty(); kept_.pop_front()) append(kept_.front());
+}
+
+void EventWriter::echo(const std::string& line) const {
   if (!echo_) return;
   std::fwrite(line.data(), 1, line.size(), stdout);
   std::fflush(stdout);
 }
 
+// The next event must not continue a part of a line.
 void EventWriter::append(const std::string& line) {
+  if (!append_whole(file_, line, "\n")) cannot_write(path_);
+}
+
+bool append_whole(std::FILE* file, std::string_view bytes, std::string_view after_part) {
   struct stat before {};
-  const bool known = ::fstat(::fileno(file_), &before) == 0;
-  if (std::fwrite(line.data(), 1, line.size(), file_) == line.size() && std::fflush(file_) == 0)
-    return;
+  const bool known = ::fstat(::fileno(file), &before) == 0;
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size() && std::fflush(file) == 0)
+    return true;
   const int reason = errno;
-  // The next event must not continue a part of a line.
-  if (known && ::ftruncate(::fileno(file_), before.st_size) != 0) std::fputc('\n', file_);
+  if (known && ::ftruncate(::fileno(file), before.st_size) != 0)
+    std::fwrite(after_part.data(), 1, after_part.size(), file);
   errno = reason;
-  cannot_write(path_);
+  return false;
 }
 
 double wall_seconds() noexcept {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -67,14 +68,29 @@ class EventWriter {
   void echo_to_stdout(bool on) noexcept { echo_ = on; }
   /// Throws ResourceError if the disk is full; then the file is as it was.
   void write(const Event& event);
+  bool is_open() const noexcept { return file_ != nullptr; }
+  /// Instead of write(), in two steps. keep() echoes the event and keeps it in memory; of more than
+  /// 100,000 the oldest is dropped. write_kept() writes those that are kept, in their order; throws
+  /// ResourceError, and then keeps what it has not written.
+  void keep(const Event& event);
+  void write_kept();
+  /// The number of events that keep() got and the file has not.
+  std::size_t unwritten() const noexcept { return dropped_ + kept_.size(); }
 
  private:
   void append(const std::string& line);
+  void echo(const std::string& line) const;
 
   std::FILE* file_ = nullptr;
   std::string path_;
   bool echo_ = false;
+  std::deque<std::string> kept_;
+  std::size_t dropped_ = 0;
 };
+
+/// Writes all `bytes` and flushes. False, with errno, if that fails; then the file is as it was, or,
+/// if it cannot be cut, has a part of them and `after_part`.
+bool append_whole(std::FILE* file, std::string_view bytes, std::string_view after_part = {});
 
 /// The contents of a run's events.jsonl, for plots and for resumed runs.
 struct History {

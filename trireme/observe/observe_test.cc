@@ -177,7 +177,31 @@ TEST(Event, BeginsALineOfItsOwnAfterATornOne) {
   EXPECT_EQ(text.str(), "{\"event\":\"step\",\"st\n" + line + "\n" + line + "\n");
 }
 
-// The limit RLIMIT_FSIZE stands for a full disk.
+std::string text_of(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+// While it lives, files have at most `bytes`: the limit RLIMIT_FSIZE stands for a full disk.
+class SmallDisk {
+ public:
+  explicit SmallDisk(std::size_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    struct rlimit small = before_;
+    small.rlim_cur = bytes;
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  }
+  ~SmallDisk() {
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before_), 0);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  struct rlimit before_ {};
+  void (*handler_)(int);
+};
+
 TEST(Event, LeavesNoPartOfItselfOnAFullDisk) {
   Folder folder;
   const std::string path = folder.file("events.jsonl");
@@ -185,19 +209,31 @@ TEST(Event, LeavesNoPartOfItselfOnAFullDisk) {
   observe::EventWriter writer;
   writer.open(path);
   writer.write(observe::Event("changed"));
-  struct rlimit before {};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  struct rlimit small = before;
-  small.rlim_cur = line.size() + line.size() / 2;
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  EXPECT_THROW(writer.write(observe::Event("changed")), ResourceError);
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  std::signal(SIGXFSZ, handler);
+  {
+    const SmallDisk full(line.size() + line.size() / 2);
+    EXPECT_THROW(writer.write(observe::Event("changed")), ResourceError);
+  }
   writer.write(observe::Event("changed"));
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  EXPECT_EQ(text.str(), line + line);
+  EXPECT_EQ(text_of(path), line + line);
+}
+
+TEST(Event, IsWrittenInOrderOnceTheDiskHasSpaceAgain) {
+  Folder folder;
+  const std::string path = folder.file("events.jsonl");
+  const std::string first = Event("first").line() + "\n", second = Event("second").line() + "\n";
+  observe::EventWriter writer;
+  writer.open(path);
+  {
+    const SmallDisk full(first.size() / 2);
+    writer.keep(Event("first"));
+    EXPECT_THROW(writer.write_kept(), ResourceError);
+    writer.keep(Event("second"));
+    EXPECT_THROW(writer.write_kept(), ResourceError);
+    EXPECT_EQ(text_of(path), "");
+  }
+  writer.write_kept();
+  EXPECT_EQ(writer.unwritten(), 0u);
+  EXPECT_EQ(text_of(path), first + second);
 }
 
 // In a process of its own, because the level is read once.

@@ -104,8 +104,8 @@ void TensorBoardWriter::scalar(std::string_view tag, long step, double value) {
 void TensorBoardWriter::write(const std::string& event) {
   const std::string length = raw(static_cast<std::uint64_t>(event.size()));
   const std::string record = length + raw(masked(length)) + event + raw(masked(event));
-  if (std::fwrite(record.data(), 1, record.size(), file_) != record.size() ||
-      std::fflush(file_) != 0) {
+  // Nobody could read what follows a part of a record.
+  if (!append_whole(file_, record)) {
     throw ResourceError("cannot write " + path_ + ": " + std::strerror(errno),
                         {.operation = "tensorboard", .advice = "Free some space there."});
   }

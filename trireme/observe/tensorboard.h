@@ -24,7 +24,8 @@ class TensorBoardWriter {
   /// ResourceError.
   void open(const std::string& folder, long first_step = 0);
   bool is_open() const noexcept { return file_ != nullptr; }
-  /// Does nothing before open(). Stores fp32. Throws ResourceError if the disk is full.
+  /// Does nothing before open(). Stores fp32. Throws ResourceError if the disk is full;
+  /// then the file is as it was.
   void scalar(std::string_view tag, long step, double value);
 
  private:

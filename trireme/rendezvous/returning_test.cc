@@ -104,6 +104,7 @@ TEST(ReturningCoordinator, RepeatsTheAnswersOfItsEpoch) {
   const std::uint16_t port = port_of(*first);
   Process zero(*first, 0), one(*first, 1);
   first->regroup({.number = 1, .members = {0, 1}, .cause = "begin"});
+  EXPECT_FALSE(first->has_met());
   const CoordinatorClient::Group group{.members = {0, 1}, .epoch = 1};
   std::thread other([&] { one.client.exchange("key", "b", seconds(5), group); });
   EXPECT_THAT(zero.client.exchange("key", "a", seconds(5), group), ElementsAre("a", "b"));
@@ -112,7 +113,9 @@ TEST(ReturningCoordinator, RepeatsTheAnswersOfItsEpoch) {
   Coordinator second(options_for(store, port));
   one.await(News::Kind::CoordinatorBack);
   EXPECT_THAT(one.client.exchange("key", "b", seconds(5), group), ElementsAre("a", "b"));
+  EXPECT_TRUE(second.has_met());
   second.regroup({.number = 2, .members = {0, 1}, .cause = "next"});
+  EXPECT_FALSE(second.has_met());
   EXPECT_EQ(error_of([&] {
               one.client.exchange("key", "c", milliseconds(50), {.members = {0, 1}, .epoch = 2});
             }).exit_code,

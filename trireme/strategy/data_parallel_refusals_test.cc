@@ -250,6 +250,44 @@ TEST(DataParallel, ABackwardPassThatThrowsIsRefusedOnAllRanks) {
   });
 }
 
+// An optimizer that throws on rank 1.
+class Failing final : public torch::optim::SGD {
+ public:
+  Failing(std::vector<at::Tensor> parameters, int rank)
+      : SGD(std::move(parameters), torch::optim::SGDOptions(0.1)), rank_(rank) {}
+  at::Tensor step(LossClosure closure = nullptr) override {
+    if (rank_ == 1) throw std::runtime_error("no update");
+    return SGD::step(std::move(closure));
+  }
+
+ private:
+  const int rank_;
+};
+
+// Rank 0 waits for rank 1's weights, or in the next step. Rank 1's process need not end.
+TEST(DataParallel, AnOptimizerThatThrowsOnOneRankEndsAll) {
+  for (const char* sync : {"plain", "zero1"}) {
+    SCOPED_TRACE(sync);
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Net net;
+      Failing sgd(net.parameters(), rank.rank);
+      DataParallel parallel(parallel::StrategyContext{.world = rank.world.get()}, net, sgd,
+                            {.sync = sync});
+      std::string said;
+      try {
+        for (int step = 0; step < 2; ++step) {
+          mean_loss(net, rank.rank, 1).backward();
+          parallel.step();
+        }
+      } catch (const std::exception& error) {
+        said = error.what();
+      }
+      EXPECT_NE(said.find(rank.rank == 1 ? "no update" : "rank 1 gave up"), std::string::npos)
+          << said;
+    });
+  }
+}
+
 TEST(DataParallel, RefusesComplexParameters) {
   testing::run_ranks(1, [](testing::RankContext& rank) {
     torch::nn::Module module;

@@ -4,7 +4,10 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <array>
+#include <exception>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -13,6 +16,7 @@
 #include "trireme/strategy/option_check.h"
 #include "trireme/strategy/served.h"
 #include "trireme/strategy/shares.h"
+#include "trireme/sync/agreement.h"
 #include "trireme/sync/torch_optimizer.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/determinism.h"
@@ -155,9 +159,22 @@ void TrainedModule::update(double scale) {
   }
   for (const std::size_t i : std::exchange(made_, {})) forget_state(optimizer_, updated(i));
   if (shards_) shards_->trust();
-  optimizer_.step();
+  step_optimizer();
   ++steps_;
   for (std::size_t i = 0; i < sums.size(); ++i) updated(i).mutable_grad().reset();
+}
+
+// An error here is this rank's alone, and the others wait for its weights or its next step.
+void TrainedModule::step_optimizer() {
+  try {
+    optimizer_.step();
+  } catch (...) {
+    const std::array<comm::Communicator*, 4> groups = {
+        env_.world, groups_.exchange.get(), groups_.gather.get(), groups_.replicas.get()};
+    const std::set<comm::Communicator*> distinct(groups.begin(), groups.end());
+    give_up(*env_.world, std::vector(distinct.begin(), distinct.end()), std::current_exception());
+    throw;
+  }
 }
 
 std::vector<double> TrainedModule::rates() const {

@@ -78,6 +78,7 @@ class TrainedModule {
                                              const ServerOptions& server);
   void move_into_store();
   at::Tensor updated(std::size_t i);
+  void step_optimizer();
 
   const StrategyContext& env_;
   torch::optim::Optimizer& optimizer_;

@@ -318,11 +318,12 @@ TEST(ElasticTraining, ARankThatIsLostInTheMiddleOfAStepLeavesTheStateToTheOthers
 class Away final : public storage::ForwardingFileSystem {
  public:
   std::vector<std::string> list(const std::string& path) override {
-    if (failures == 0) return ForwardingFileSystem::list(path);
+    if (failures == 0 || answers-- > 0) return ForwardingFileSystem::list(path);
     --failures;
     throw ResourceError("no answer", {});
   }
   int failures = 0;
+  int answers = 0;  // before the failures
 };
 
 TEST(ElasticTraining, GoesOnThoughTheStorageIsAwayWhenARankIsLost) {
@@ -341,6 +342,31 @@ TEST(ElasticTraining, GoesOnThoughTheStorageIsAwayWhenARankIsLost) {
     std::vector<long> firsts;
     EXPECT_EQ(train(cluster, job, {}, dies, &firsts, storage::folder_storage(files)), expected);
     EXPECT_EQ(firsts.back(), 5);
+    ++ended;
+  });
+  EXPECT_EQ(ended, 2) << cluster.trouble();
+  EXPECT_EQ(cluster.deaths(), 1) << cluster.trouble();
+  EXPECT_EQ(files->failures, 0);
+}
+
+TEST(ElasticTraining, WaitsForTheStorageWhenNoRankHasTheStateAnyMore) {
+  const std::string expected = undisturbed();
+  const auto files = std::make_shared<Away>();
+  ElasticCluster cluster({.options = {.min = 2, .max = 3, .restarts = 0}, .ranks = 3});
+  int ended = 0;
+  cluster.run([&](Job& job, const auto& at_step) {
+    const bool is_victim = job.rank() == 2;
+    const auto dies = [&](long step) {
+      at_step();
+      if (!is_victim || step != 5) return;
+      files->answers = 1;  // whether there is a checkpoint that is newer than what ranks have
+      files->failures = 3;
+      throw std::runtime_error("killed");
+    };
+    std::vector<long> firsts;
+    EXPECT_EQ(train(cluster, job, {.sync = "zero3"}, dies, &firsts, storage::folder_storage(files)),
+              expected);
+    EXPECT_EQ(firsts.back(), 0) << "its shards are lost";
     ++ended;
   });
   EXPECT_EQ(ended, 2) << cluster.trouble();

@@ -274,6 +274,7 @@ class Trainer {
             .json = spec_.json,
             .terminal = spec_.terminal,
             .ranks = joined_.size(),
+            .goes_on = joined_.changes().epoch().number > 0 || joined_.joined_later(),
             .steps = static_cast<long>(settings_.steps),
             .first = first,
             .title = base_name(folder_.path()),
@@ -373,8 +374,7 @@ class Trainer {
     const auto left = static_cast<double>(settings_.steps - first - kTimedSteps);
     const auto every = static_cast<double>(settings_.validate_every);
     const double validations = every > 0 ? std::floor(left / every) + 1 : 1;
-    const double rest = pace * left + validations * validation_seconds_;
-    report.expected(rest);
+    report.expected(pace * left + validations * validation_seconds_);
   }
 
   int stop(Report& report, long steps_done, int signal) {

@@ -121,6 +121,8 @@ void CoordinatorProcess::apply(const Message& order) {
     // A repeated order may have been carried out: processes may have met in that epoch already.
     const rendezvous::Epoch epoch = epoch_from(order, 1);
     if (epoch != coordinator_->snapshot().epoch) coordinator_->regroup(epoch);
+  } else if (order.kind == "has-met") {
+    if (coordinator_->has_met()) answer.fields.push_back("met");
   } else if (order.kind == "forget") {
     coordinator_->forget(process);
   } else if (order.kind == "silent") {

@@ -107,6 +107,11 @@ void KeptCoordinator::regroup(const rendezvous::Epoch& epoch) {
   orders_.ask(std::move(order));
 }
 
+bool KeptCoordinator::has_met() const {
+  const auto answer = orders_.ask({"has-met", -1});
+  return answer && answer->fields.size() > 1;
+}
+
 void KeptCoordinator::forget(int process) {
   orders_.drop_about(process);
   orders_.ask({"forget", process});

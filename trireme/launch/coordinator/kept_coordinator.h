@@ -54,6 +54,7 @@ class KeptCoordinator final : public rendezvous::JobControl {
   int workers_needed() const override;
   bool lose_worker(int worker) override;
   void regroup(const rendezvous::Epoch& epoch) override;
+  bool has_met() const override;
   void forget(int process) override;
   std::vector<int> silent(Duration silence) const override;
   void request_stop(int signal) override;

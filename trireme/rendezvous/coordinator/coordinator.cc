@@ -105,6 +105,11 @@ bool Coordinator::lose_worker(int worker) { return impl_->state()->lose_worker(w
 
 void Coordinator::regroup(const Epoch& epoch) { impl_->state()->regroup(epoch); }
 
+bool Coordinator::has_met() const {
+  const LockedState state = impl_->state();
+  return state->exchanges.has_completed(state->epoch().members);
+}
+
 JobSnapshot Coordinator::snapshot() const {
   const LockedState state = impl_->state();
   const Roles& roles = state->roles();

@@ -101,6 +101,7 @@ class Coordinator final : public JobControl {
   int workers_needed() const override;
   bool lose_worker(int worker) override;
   void regroup(const Epoch& epoch) override;
+  bool has_met() const override;
   void forget(int process) override;
   std::vector<int> silent(Duration silence) const override;
   void request_stop(int signal) override;

@@ -2,6 +2,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
+#include "trireme/observe/log.h"
 
 namespace trireme::inline v0::rendezvous {
 namespace {
@@ -77,7 +78,9 @@ Status Service::join(const wire::JoinRequest& request, wire::JoinReply& reply) {
     // Recorded, so that all ranks print the reason.
     const bool known =
         request.rank() < static_cast<std::size_t>(state_.members.size()) && state_.matters(rank);
-    const bool second = known && state_.elastic() && state_.members.phase(rank) != Phase::Absent;
+    // A second process in a place whose first one may not be needed.
+    const bool second = known && (state_.elastic() || state_.servers.trains_alone(rank)) &&
+                        state_.members.phase(rank) != Phase::Absent;
     if (known && !second) {
       state_.record({rank, request.host(), -1, "join",
                      state_.roles().name_of(rank) + " on host " + request.host() +
@@ -201,6 +204,9 @@ void Service::on_stream_end(int rank, std::uint32_t stream) {
   }
   const Roles& roles = state_.roles();
   if (roles.role_of(rank) == Role::Server && state_.lose_server(roles.number_of(rank))) return;
+  if (roles.role_of(rank) == Role::Worker && state_.can_do_without(rank) &&
+      state_.lose_worker(rank))
+    return observe::warning(who + " is gone; the others go on without it");
   state_.members.end(rank);
   if (roles.role_of(rank) == Role::Evaluator) return state_.gone(rank, who + " is gone");
   const bool news =
@@ -241,6 +247,8 @@ ServerUnaryReactor* Service::Leave(CallbackServerContext* context,
       std::lock_guard lock(mutex_);
       rank = state_.sessions.process_of(request->session());
       if (rank < 0) return no_session();
+      // Its loss came first: the place is free for another process.
+      if (state_.members.phase(rank) == Phase::Absent) return Status();
       state_.members.leave(rank, request->exit_code());
       state_.gone(rank, state_.roles().name_of(rank) + " has left the job");
       // The effects are decided later, perhaps by the next coordinator, which counts a process that

@@ -50,6 +50,11 @@ class Exchanges {
   void set_broken(std::string why) { broken_ = std::move(why); }
   /// As set_broken(), and fails the calls that wait now.
   void break_off(const std::string& why);
+  /// Whether exactly these processes have completed an exchange since drop_complete().
+  bool has_completed(const Group& group) const {
+    return std::any_of(complete_.begin(), complete_.end(),
+                       [&](const auto& one) { return one.first.second == group; });
+  }
   /// Drops complete exchanges, because the ranks have changed.
   void drop_complete() { complete_.clear(); }
   /// Fails the calls that wait now; later ones work again.

@@ -44,6 +44,9 @@ class JobControl {
   /// In an elastic job: the ranks are now those of `epoch`. All processes are told; exchanges of
   /// earlier ranks fail.
   virtual void regroup(const Epoch& epoch) = 0;
+  /// In an elastic job: whether all ranks of the latest epoch have entered it, and so have ended
+  /// every step of the epochs before.
+  virtual bool has_met() const = 0;
   /// In an elastic job: the process has ended, and a new one may join in its place.
   virtual void forget(int process) = 0;
   /// Ranks and servers that have sent no heartbeat for `silence`, though they are not stopped.

@@ -1,5 +1,6 @@
 #include "trireme/rendezvous/coordinator/job_state.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -62,6 +63,18 @@ void JobState::vacate(int process) {
 bool JobState::can_lose(int process) const {
   if (roles().role_of(process) == Role::Server) return servers.can_lose(roles().number_of(process));
   return elastic() || servers.trains_alone(process);
+}
+
+// Rank 0 validates and saves.
+bool JobState::can_do_without(int worker) const {
+  if (worker == 0 || !servers.trains_alone(worker)) return false;
+  int others = 0, ended = 0;
+  for (int process = 0; process < members.size(); ++process) {
+    if (process == worker || roles().role_of(process) != Role::Worker) continue;
+    others += members.phase(process) == Phase::Joined;
+    ended += members.phase(process) == Phase::Left;
+  }
+  return others >= std::min(servers.workers_needed(), roles().workers - ended);
 }
 
 std::optional<ServerView> JobState::lose_server(int server) {

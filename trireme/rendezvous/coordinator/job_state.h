@@ -41,6 +41,8 @@ class JobState {
   bool matters(int process) const { return !elastic() || members.is_member(process); }
   /// Whether the others can go on without the process.
   bool can_lose(int process) const;
+  /// Whether the other workers are enough for the servers, if this one trains on its own and ends.
+  bool can_do_without(int worker) const;
 
   /// Records a failure; tells all unless another one caused it. False if not the rank's first.
   bool record(Failure failure);

@@ -46,8 +46,8 @@ class Log {
   Log& operator=(const Log&) = delete;
 
   /// Records one step. Its time is the time since the last call of any method, so it includes other
-  /// work of the loop. Without a Strategy: log.step({.loss = 1.5, .count = 64}). Throws
-  /// ResourceError if the disk is full.
+  /// work of the loop. Without a Strategy: log.step({.loss = 1.5, .count = 64}). A full
+  /// disk is only a warning: the events are kept and written later.
   void step(const StepResult& result);
   /// Records a step for each global batch that has ended since the last call. Leaves unknown
   /// figures out: the loss without DataParallel::backward(), the norm without clip.

@@ -3,12 +3,16 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <system_error>
+#include <utility>
 
+#include "trireme/base/error.h"
 #include "trireme/base/plot/bar_plot.h"
 #include "trireme/base/plot/doubling_bins.h"
 #include "trireme/base/plot/line_plot.h"
 #include "trireme/base/words.h"
 #include "trireme/format/printable.h"
+#include "trireme/observe/log.h"
 #include "trireme/observe/terminal.h"
 
 namespace trireme::inline v0::train {
@@ -47,13 +51,59 @@ Report::Report(const RunFolder& folder, ReportOptions options)
                  .color = observe::wants_color()}),
       stragglers_(options_.ranks) {
   if (options_.silent) return;
-  observe::keep_until(folder_.events(), options_.first);
-  history_ = observe::read_history(folder_.events());
-  events_.open(folder_.events());
   events_.echo_to_stdout(options_.json);
+  const auto begin = [&](Output& output, const auto& open) {
+    options_.goes_on ? attempt(output, open) : open();
+  };
+  begin(events_output_, [&] { open_events(); });
+  history_ = observe::read_history(folder_.events());
+  begin(board_output_, [&] { open_board(); });
+}
+
+Report::~Report() {
+  if (events_.unwritten() > 0)
+    observe::warning(counted(events_.unwritten(), "event") + " could not be written to " +
+                     folder_.events());
+}
+
+void Report::open_events() {
+  observe::keep_until(folder_.events(), options_.first);
+  events_.open(folder_.events());
+}
+
+void Report::open_board() {
   // Existing files may have figures of later steps; TensorBoard drops them.
-  const bool again = std::filesystem::exists(folder_.tensorboard());
+  std::error_code away;  // open() reports the error
+  const bool again = std::filesystem::exists(folder_.tensorboard(), away);
   board_.open(folder_.tensorboard(), again ? options_.first + 1 : 0);
+}
+
+template <class Write>
+void Report::attempt(Output& output, const Write& write) {
+  try {
+    write();
+  } catch (const ResourceError& error) {
+    if (!std::exchange(output.failing, true))
+      observe::warning(error.message() + ". The training goes on, and tries to write it again");
+    return;
+  }
+  if (std::exchange(output.failing, false))
+    observe::info(folder_.path() + "/" + output.name + " is written again");
+}
+
+void Report::write(const observe::Event& event) {
+  attempt(events_output_, [&] {
+    events_.keep(event);
+    if (!events_.is_open()) open_events();
+    events_.write_kept();
+  });
+}
+
+void Report::scalar(std::string_view tag, long step, double value) {
+  attempt(board_output_, [&] {
+    if (!board_.is_open()) open_board();
+    board_.scalar(tag, step, value);
+  });
 }
 
 void Report::line(const std::string& text) {
@@ -67,11 +117,11 @@ std::string Report::with_unit(double loss) const {
 void Report::step(observe::StepFigures figures) {
   if (options_.silent) return;
   figures.items = options_.items;
-  events_.write(observe::step_event(figures));
+  write(observe::step_event(figures));
   if (figures.loss && std::isfinite(*figures.loss))
     history_.training.emplace_back(figures.step, *figures.loss);
   const auto draw = [&](const std::string& name, std::optional<double> value) {
-    if (value) board_.scalar(name, figures.step, *value);
+    if (value) scalar(name, figures.step, *value);
   };
   draw("loss/train", figures.loss);
   draw("learning_rate", figures.learning_rate);
@@ -92,25 +142,25 @@ void Report::skipped(long step, const std::string& why) {
 
 void Report::resumed(const Resuming& from) {
   if (options_.silent) return;
-  events_.write(observe::Event("resumed")
-                    .set("step", from.step)
-                    .set("ranks", static_cast<long>(from.ranks))
-                    .set("servers", static_cast<long>(from.servers))
-                    .set("checkpoint", from.checkpoint)
-                    .set("time", observe::wall_seconds()));
+  write(observe::Event("resumed")
+            .set("step", from.step)
+            .set("ranks", static_cast<long>(from.ranks))
+            .set("servers", static_cast<long>(from.servers))
+            .set("checkpoint", from.checkpoint)
+            .set("time", observe::wall_seconds()));
   progress_.line("continuing after step " + grouped(from.step));
 }
 
 void Report::regrouped(const Regrouping& change) {
   if (options_.silent) return;
-  events_.write(observe::Event("regrouped")
-                    .set("step", change.step)
-                    .set("epoch", change.epoch)
-                    .set("ranks", static_cast<long>(change.ranks))
-                    .set("cause", change.cause)
-                    .set("steps_repeated", change.steps_repeated)
-                    .set("seconds", change.seconds)
-                    .set("time", observe::wall_seconds()));
+  write(observe::Event("regrouped")
+            .set("step", change.step)
+            .set("epoch", change.epoch)
+            .set("ranks", static_cast<long>(change.ranks))
+            .set("cause", change.cause)
+            .set("steps_repeated", change.steps_repeated)
+            .set("seconds", change.seconds)
+            .set("time", observe::wall_seconds()));
   progress_.line("after step " + grouped(change.step) + ": " + change.cause + "; " +
                  counted(change.ranks, "rank") + " went on after " + fixed(change.seconds, 2) +
                  " s");
@@ -118,36 +168,35 @@ void Report::regrouped(const Regrouping& change) {
 
 void Report::shares(long step, const ShareChange& change) {
   if (options_.silent) return;
-  events_.write(
-      observe::Event("shares")
-          .set("step", step)
-          .set("shares", std::vector<std::int64_t>(change.shares.begin(), change.shares.end()))
-          .set("micro_seconds", change.micro_seconds)
-          .set("expected_seconds", change.step_seconds)
-          .set("expected_before", change.step_seconds_before));
+  write(observe::Event("shares")
+            .set("step", step)
+            .set("shares", std::vector<std::int64_t>(change.shares.begin(), change.shares.end()))
+            .set("micro_seconds", change.micro_seconds)
+            .set("expected_seconds", change.step_seconds)
+            .set("expected_before", change.step_seconds_before));
   progress_.line("after step " + grouped(step) + ", " + change.text());
 }
 
 void Report::stragglers() {
   if (options_.silent || stragglers_.empty()) return;
-  events_.write(stragglers_.event().set("step", step_));
+  write(stragglers_.event().set("step", step_));
   progress_.line(stragglers_.text());
 }
 
 void Report::saved(const SavedReport& saved) {
   if (options_.silent) return;
-  events_.write(observe::Event("checkpoint")
-                    .set("step", saved.steps_done)
-                    .set("written_bytes", static_cast<long>(saved.written_bytes))
-                    .set("kept_bytes", static_cast<long>(saved.kept_bytes)));
+  write(observe::Event("checkpoint")
+            .set("step", saved.steps_done)
+            .set("written_bytes", static_cast<long>(saved.written_bytes))
+            .set("kept_bytes", static_cast<long>(saved.kept_bytes)));
 }
 
 void Report::early_stop(long step, double best_loss, long best_step) {
   if (options_.silent) return;
-  events_.write(observe::Event("early_stop")
-                    .set("step", step)
-                    .set("best_loss", best_loss)
-                    .set("best_step", best_step));
+  write(observe::Event("early_stop")
+            .set("step", step)
+            .set("best_loss", best_loss)
+            .set("best_step", best_step));
   progress_.line("stopped early after step " + grouped(step) +
                  ": the validation loss has not fallen below the " + fixed(best_loss) +
                  " of step " + grouped(best_step));
@@ -155,10 +204,10 @@ void Report::early_stop(long step, double best_loss, long best_step) {
 
 void Report::validation(long step, double loss, long count, std::optional<double> accuracy) {
   if (options_.silent) return;
-  events_.write(observe::validation_event(step, loss, count, trigram_, options_.items, accuracy));
+  write(observe::validation_event(step, loss, count, trigram_, options_.items, accuracy));
   if (std::isfinite(loss)) history_.validation.emplace_back(step, loss);
-  if (accuracy) board_.scalar("accuracy/validation", step, *accuracy);
-  board_.scalar("loss/validation", step, loss);
+  if (accuracy) scalar("accuracy/validation", step, *accuracy);
+  scalar("loss/validation", step, loss);
   std::string text = "validation after step " + grouped(step) + ": loss " + with_unit(loss) +
                      (accuracy ? ", accuracy " + fixed(*accuracy) : "");
   if (noise_scale_)
@@ -173,16 +222,16 @@ void Report::servers(long step, const ps::ServerFigures& figures) {
     staleness.push_back(number);
     counts.push_back(count);
   }
-  events_.write(observe::Event("servers")
-                    .set("step", step)
-                    .set("servers", static_cast<long>(figures.servers))
-                    .set("updates", static_cast<long>(figures.updates))
-                    .set("pushes", figures.pushes)
-                    .set("dropped", static_cast<long>(figures.dropped))
-                    .set("late", static_cast<long>(figures.late))
-                    .set("repeated", static_cast<long>(figures.repeated))
-                    .set("staleness", staleness)
-                    .set("staleness_pushes", counts));
+  write(observe::Event("servers")
+            .set("step", step)
+            .set("servers", static_cast<long>(figures.servers))
+            .set("updates", static_cast<long>(figures.updates))
+            .set("pushes", figures.pushes)
+            .set("dropped", static_cast<long>(figures.dropped))
+            .set("late", static_cast<long>(figures.late))
+            .set("repeated", static_cast<long>(figures.repeated))
+            .set("staleness", staleness)
+            .set("staleness_pushes", counts));
   BarPlot plot{.title = options_.title + ": staleness of the gradients",
                .subtitle = options_.subtitle,
                .x_label = "updates by others between a gradient's weights and its own update",
@@ -193,7 +242,7 @@ void Report::servers(long step, const ps::ServerFigures& figures) {
     series.values.push_back(100 * bin.share);
   }
   plot.series.push_back(std::move(series));
-  write_whole(folder_.staleness(), draw(plot));
+  attempt(staleness_output_, [&] { write_whole(folder_.staleness(), draw(plot)); });
 }
 
 void Report::table_of_servers(const ps::ServerFigures& figures) {
@@ -225,13 +274,13 @@ void Report::trigram(double loss, bool told) {
     return progress_.line("no byte trigram is counted: there is too little memory for it");
   trigram_ = history_.trigram = loss;
   if (told) return;
-  events_.write(observe::Event("trigram").set("trigram_loss", loss));
+  write(observe::Event("trigram").set("trigram_loss", loss));
   progress_.line("a byte trigram with back-off, counted on the training text: " + with_unit(loss));
 }
 
 void Report::expected(double seconds) {
   if (options_.silent) return;
-  events_.write(observe::Event("expected").set("seconds", seconds));
+  write(observe::Event("expected").set("seconds", seconds));
   progress_.line("expected time: " + duration_text(seconds) + " more");
 }
 
@@ -266,7 +315,7 @@ void Report::plot() {
     plot.references.push_back(
         {"byte trigram with back-off " + fixed(*history_.trigram, 2), *history_.trigram});
   }
-  write_whole(folder_.plot(), draw(plot));
+  attempt(plot_output_, [&] { write_whole(folder_.plot(), draw(plot)); });
 }
 
 void Report::losses(const Outcome& outcome) {
@@ -303,7 +352,7 @@ void Report::finish(const Outcome& outcome) {
   if (outcome.measured_step > 0) event.set("measured_step_seconds", outcome.measured_step);
   event.set("measured_seconds", outcome.measured_seconds);
   if (!options_.unit.empty()) event.set("loss_unit", options_.unit);
-  events_.write(event);
+  write(event);
   plot();
   losses(outcome);
   if (!outcome.sample.empty()) progress_.line("\nthe model writes:\n" + indented(outcome.sample));

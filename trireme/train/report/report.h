@@ -1,11 +1,14 @@
 // Report: the printed lines and the files of a training run. The Trainer uses it, and so does Log
 // (log.h). On ranks other than 0 it is silent.
 //
-// With `json`, standard output has events only, and printed lines go to standard error.
+// With `json`, standard output has events only, and printed lines go to standard error. A file that
+// cannot be written any more, for example on a full disk, does not end the training: a warning says
+// so once. Events are kept in memory until they can be written.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/observe/events.h"
@@ -21,8 +24,9 @@ namespace trireme::inline v0::train {
 struct ReportOptions {
   bool silent = false, json = false, terminal = false;
   int ranks = 1;
-  long steps = 0, first = 0;         // steps of the whole run (0 = not known); steps done before
-  std::string title, subtitle;       // of the plot
+  bool goes_on = false;         // a training under way: its files are not needed to begin, either
+  long steps = 0, first = 0;    // steps of the whole run (0 = not known); steps done before
+  std::string title, subtitle;  // of the plot
   std::string unit = "nats a byte";  // of the loss; may be empty
   std::string items = "tokens";      // a mean loss is over these
 };
@@ -48,7 +52,9 @@ struct Outcome {
 
 class Report {
  public:
+  /// Throws ResourceError if the files cannot be written to, unless the training `goes_on`.
   Report(const RunFolder& folder, ReportOptions options);
+  ~Report();
   void line(const std::string& text);
   /// Replaces `figures.items` by the report's own.
   void step(observe::StepFigures figures);
@@ -94,6 +100,16 @@ class Report {
   void close() { progress_.finish(); }
 
  private:
+  struct Output {
+    const char* name;
+    bool failing = false;  // and a warning has said so
+  };
+  template <class Write>
+  void attempt(Output& output, const Write& write);
+  void open_events();
+  void open_board();
+  void write(const observe::Event& event);
+  void scalar(std::string_view tag, long step, double value);
   std::string with_unit(double loss) const;
   void losses(const Outcome& outcome);
   void table_of_servers(const ps::ServerFigures& figures);
@@ -102,6 +118,8 @@ class Report {
   ReportOptions options_;
   observe::EventWriter events_;
   observe::TensorBoardWriter board_;
+  Output events_output_{"events.jsonl"}, board_output_{"tensorboard/"};
+  Output plot_output_{"loss.svg"}, staleness_output_{"staleness.svg"};
   observe::Progress progress_;
   StragglerLog stragglers_;
   observe::History history_;  // of the run, also before this start

@@ -2,12 +2,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
+#include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/observe/events.h"
 
 namespace trireme::report_test {
 namespace {
@@ -64,6 +68,62 @@ TEST_F(ReportTest, DrawsALongRunInAPictureOfBoundedSize) {
   EXPECT_LT(picture().size(), 2 * short_run);
   EXPECT_THAT(picture(), AllOf(HasSubstr("training, mean of 8 steps"),
                                HasSubstr("training, mean of 166 steps")));
+}
+
+// /dev/full stands for a full disk.
+TEST_F(ReportTest, FilesThatCannotBeWrittenAreOnlyAWarning) {
+  Report report(folder_, {.steps = 9});
+  add_steps(report, 1, 2);
+  fs::create_symlink("/dev/full", folder_.plot());
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) report.plot();
+  const std::string full = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(
+      full, AllOf(HasSubstr("cannot write " + folder_.plot()), HasSubstr("The training goes on")));
+  EXPECT_EQ(full.find("cannot"), full.rfind("cannot")) << "once: " << full;
+  fs::remove(folder_.plot());
+  ::testing::internal::CaptureStderr();
+  report.plot();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr(folder_.plot() + " is written again"));
+  EXPECT_TRUE(fs::is_regular_file(folder_.plot()));
+}
+
+// The limit RLIMIT_FSIZE stands for a full disk.
+TEST_F(ReportTest, EventsWaitInMemoryForADiskThatIsFull) {
+  Report report(folder_, {.steps = 200});
+  add_steps(report, 1, 40);
+  struct rlimit before {};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  struct rlimit small = before;
+  small.rlim_cur = fs::file_size(folder_.events()) + 10;
+  ::testing::internal::CaptureStderr();
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  add_steps(report, 41, 100);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(observe::read_history(folder_.events()).training.size(), 40u);
+  add_steps(report, 101, 101);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  const std::string failed = "cannot write " + folder_.events();
+  EXPECT_THAT(said, AllOf(HasSubstr(failed), HasSubstr(folder_.events() + " is written again")));
+  EXPECT_EQ(said.find(failed), said.rfind(failed)) << "once: " << said;
+  EXPECT_EQ(observe::read_history(folder_.events()).training.size(), 101u);
+}
+
+TEST_F(ReportTest, ATrainingUnderWayBeginsWithoutItsFiles) {
+  const std::string path = folder_.path();
+  fs::remove(path);
+  std::ofstream(path) << "no folder";
+  EXPECT_THROW(Report(folder_, {.steps = 9}), ResourceError);
+  Report report(folder_, {.goes_on = true, .steps = 9});
+  add_steps(report, 1, 2);
+  fs::remove(path);
+  fs::create_directory(path);
+  add_steps(report, 3, 3);
+  EXPECT_EQ(observe::read_history(folder_.events()).training.size(), 3u);
+  EXPECT_TRUE(fs::exists(folder_.tensorboard()));
 }
 
 }  // namespace
