@@ -275,6 +275,9 @@ TEST(Mlp, ReadsItsField) {
   Plain plain(make_mlp({.widths = {6, 5, 3}}));
   EXPECT_EQ(plain.run("features", at::ones({4, 6})).sizes(), (std::vector<std::int64_t>{4, 3}));
   EXPECT_THROW(make_mlp({.widths = {6}}), ConfigError);
+  for (const std::int64_t width : {0, -1})
+    for (const auto& widths : {std::vector<std::int64_t>{width, 3}, {6, width, 3}, {6, width}})
+      EXPECT_THROW(make_mlp({.widths = widths}), ConfigError);
 }
 
 TEST(Adapters, ModulesHoldersLambdasAndSequential) {
