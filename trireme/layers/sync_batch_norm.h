@@ -35,7 +35,8 @@ class SyncBatchNorm : public torch::nn::Module {
                 SyncBatchNormOptions options = {});
 
   /// x [B, C] or [B, C, ...], fp32 or fp64. Sums in fp64. In evaluation mode uses the running
-  /// statistics and does not communicate. ConfigError for other shapes; the communicator's errors.
+  /// statistics and does not communicate. ConfigError for other shapes and types; the
+  /// communicator's errors.
   at::Tensor forward(const at::Tensor& x);
 
   at::Tensor weight, bias;                                    // [C]

@@ -105,6 +105,8 @@ TEST(SyncBatchNorm, HasTorchsNamesAndRefusesOtherShapes) {
     EXPECT_THROW(norm.forward(at::ones({2, kChannels + 1})), ConfigError);
     EXPECT_THROW(norm.forward(at::ones({kChannels})), ConfigError);
     EXPECT_THROW(norm.forward(at::ones({0, kChannels})), ConfigError);
+    for (const at::ScalarType type : {at::kBFloat16, at::kHalf, at::kLong})
+      EXPECT_THROW(norm.forward(at::ones({2, kChannels}, type)), ConfigError);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "trireme/models/experts.h"
 #include "trireme/models/feed_forward.h"
 #include "trireme/models/norm.h"
+#include "trireme/models/routing.h"
 #include "trireme/models/transformer.h"
 #include "trireme/tensor/functions/functions.h"
 
@@ -263,9 +264,10 @@ std::vector<Kernel> kernels(const GptConfig& config, std::int64_t sequences) {
       {linear, {tokens, width, width}, layers},
       {"linear", {tokens, width, config.vocab}},
       {"loss", {tokens, config.vocab}}};
-  // As if the choices of experts were spread evenly.
+  // As if the choices of experts were spread evenly. An expert computes padding, too.
   const double mlps = layers * std::max(config.experts, 1);
-  const std::int64_t rows = config.experts > 0 ? tokens * config.top_k / config.experts : tokens;
+  const std::int64_t rows =
+      config.experts > 0 ? computed_rows(tokens * config.top_k / config.experts) : tokens;
   if (config.experts > 0) all.push_back({"linear", {tokens, width, config.experts}, layers});
   if (mlp.is_gated()) {
     all.push_back({linear, {rows, width, mlp.middle()}, mlps});

@@ -1,6 +1,7 @@
 #include "trireme/models/models.h"
 
 #include <cmath>
+#include <string>
 
 #include "trireme/base/error.h"
 #include "trireme/models/layer_factory.h"
@@ -39,6 +40,10 @@ Blocks make_mlp(const MlpConfig& config) {
         "an MLP needs at least two widths",
         {.operation = "config", .advice = "Give the input's and the output's width."});
   }
+  for (const std::int64_t width : config.widths)
+    if (width < 1)
+      throw ConfigError("an MLP cannot be " + std::to_string(width) + " wide",
+                        {.operation = "config", .advice = "Use widths of 1 or more."});
   const auto type = tensor::compute_type(config.precision);
   Blocks blocks;
   for (std::size_t i = 0; i + 1 < config.widths.size(); ++i) {

@@ -97,7 +97,7 @@ struct MlpConfig {
 };
 
 /// Blocks "layer.0" ... (linear with bias, GELU between them); the output is [b, widths.back()].
-/// ConfigError for fewer than two widths.
+/// ConfigError for fewer than two widths, or one below 1.
 Blocks make_mlp(const MlpConfig& config);
 
 }  // namespace models

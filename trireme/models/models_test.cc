@@ -4,6 +4,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
+#include <algorithm>
 #include <map>
 
 #include "trireme/base/error.h"
@@ -121,6 +122,10 @@ TEST(Gpt, ExpertsTakeTheMlpsPlace) {
   dense.experts = 0;
   EXPECT_GT(training_flops(config, 100), 1.4 * training_flops(dense, 100)) << "two of three";
   EXPECT_GT(bytes_kept(config), bytes_kept(dense));
+  GptConfig many = config;  // more experts than choices
+  many.experts = 100;
+  for (const Kernel& kernel : kernels(many, 1))
+    EXPECT_GT(*std::min_element(kernel.sizes.begin(), kernel.sizes.end()), 0) << kernel.name;
   config.top_k = 4;
   EXPECT_THROW(Plain(make_gpt(config)), ConfigError);
   config.experts = -1;
@@ -270,6 +275,9 @@ TEST(Mlp, ReadsItsField) {
   Plain plain(make_mlp({.widths = {6, 5, 3}}));
   EXPECT_EQ(plain.run("features", at::ones({4, 6})).sizes(), (std::vector<std::int64_t>{4, 3}));
   EXPECT_THROW(make_mlp({.widths = {6}}), ConfigError);
+  for (const std::int64_t width : {0, -1})
+    for (const auto& widths : {std::vector<std::int64_t>{width, 3}, {6, width, 3}, {6, width}})
+      EXPECT_THROW(make_mlp({.widths = widths}), ConfigError);
 }
 
 TEST(Adapters, ModulesHoldersLambdasAndSequential) {

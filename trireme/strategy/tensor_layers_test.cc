@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 
 #include "trireme/base/error.h"
@@ -285,6 +286,33 @@ TEST(TensorLayers, ScoresOfClassesAreNotTakenForLogitsOfTheVocabulary) {
     EXPECT_NEAR(sum(cut.flatten(0, 1).to(at::kDouble)), wanted, 1e-5);
     EXPECT_NEAR(sum(cut * 1), wanted, 1e-5);
   });
+}
+
+// Logits of -inf hide columns, and an ignored position may have any.
+TEST(TensorLayers, TheLossLeavesInfiniteLogitsOutThatDoNotCount) {
+  constexpr std::int64_t kColumns = 6;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const at::Tensor logits = at::arange(4 * kColumns, at::kDouble).view({4, kColumns}).cos();
+  logits.narrow(1, 3, 2).fill_(-kInfinity);
+  logits.select(0, 3).fill_(kInfinity);
+  const at::Tensor targets = at::arange(4, at::kLong);
+  targets.select(0, 3).fill_(-1);
+  const at::Tensor whole = logits.narrow(0, 0, 3).clone().set_requires_grad(true);
+  const at::Tensor wanted = -whole.log_softmax(-1).diagonal().sum();
+  wanted.backward();
+  for (const int ranks : {2, 3}) {
+    testing::run_ranks(ranks, [&](testing::RankContext& rank) {
+      const std::int64_t width = kColumns / ranks, begin = rank.rank * width;
+      const at::Tensor own = logits.narrow(1, begin, width).clone().set_requires_grad(true);
+      const at::Tensor loss =
+          parallel::cut_cross_entropy_sum(own, targets, begin, kColumns, *rank.world);
+      loss.backward();
+      EXPECT_NEAR(loss.item<double>(), wanted.item<double>(), 1e-12);
+      EXPECT_TRUE(
+          at::allclose(own.grad().narrow(0, 0, 3), whole.grad().narrow(1, begin, width), 1e-10));
+      EXPECT_TRUE(at::equal(own.grad().select(0, 3), at::zeros({width}, at::kDouble)));
+    });
+  }
 }
 
 TEST(TensorLayers, RefuseWhatDoesNotDivide) {

@@ -123,7 +123,8 @@ struct CutLogits final : torch::autograd::FunctionPreHook {
   variable_list operator()(const variable_list& gradients) override { return gradients; }
 };
 
-// Softmax minus one-hot, from what forward saved.
+// Softmax minus one-hot, from what forward saved. Logits may be infinite where they do not count:
+// masks, not products with 0, leave them out.
 class CutCrossEntropy : public torch::autograd::Function<CutCrossEntropy> {
  public:
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& logits,
@@ -139,11 +140,12 @@ class CutCrossEntropy : public torch::autograd::Function<CutCrossEntropy> {
     const at::Tensor own = columns.clamp(0, rows.size(1) - 1).unsqueeze(1);
     // The sum of exponents and the target's logit, which one rank has.
     const at::Tensor both =
-        summed(at::stack({exponents.sum(1), rows.gather(1, own).squeeze(1) * here}), *group,
-               ReduceOp::Sum, "logits' sums");
-    const at::Tensor counts = ids.ge(0);
-    const at::Tensor loss = ((both[0].log() + highest - both[1]) * counts).sum();
-    ctx->save_for_backward({exponents / both[0].unsqueeze(1), own, here, counts});
+        summed(at::stack({exponents.sum(1),
+                          rows.gather(1, own).squeeze(1).masked_fill(here.logical_not(), 0)}),
+               *group, ReduceOp::Sum, "logits' sums");
+    const at::Tensor ignored = ids.lt(0);
+    const at::Tensor loss = (both[0].log() + highest - both[1]).masked_fill(ignored, 0).sum();
+    ctx->save_for_backward({exponents / both[0].unsqueeze(1), own, here, ignored});
     ctx->saved_data["sizes"] = logits.sizes();
     ctx->saved_data["type"] = static_cast<std::int64_t>(logits.scalar_type());
     return loss;
@@ -153,7 +155,7 @@ class CutCrossEntropy : public torch::autograd::Function<CutCrossEntropy> {
     const auto saved = ctx->get_saved_variables();
     at::Tensor slope = saved[0].clone();
     slope.scatter_add_(1, saved[1], -saved[2].to(slope.scalar_type()).unsqueeze(1));
-    slope.mul_((saved[3] * gradients[0]).unsqueeze(1));
+    slope.mul_(gradients[0]).masked_fill_(saved[3].unsqueeze(1), 0);
     const auto type = static_cast<at::ScalarType>(ctx->saved_data["type"].toInt());
     return {slope.to(type).view(ctx->saved_data["sizes"].toIntVector()), Variable(), Variable(),
             Variable()};
