@@ -155,6 +155,11 @@ TEST_F(BadInput, ADeviceThatIsNotThere) {
   EXPECT_THAT(refused({tiny_, "--set", "train.device=tpu"}), HasSubstr("train.device"));
 }
 
+TEST_F(BadInput, MoreElasticRanksThanTheJobHas) {
+  EXPECT_THAT(refused({tiny_, "--ranks", "2", "--set", "elastic.min=3"}),
+              AllOf(HasSubstr("elastic.min = 3, but the job has 2 ranks"), HasSubstr("--ranks")));
+}
+
 TEST_F(BadInput, OutFolderThatHoldsARun) {
   fs::create_directory(folder_.file("run"));
   folder_.write("run/config.toml", "# a run\n");
@@ -191,6 +196,9 @@ TEST_F(BadInput, NumbersWithoutEnd) {
       {{"bench", "comm", "--sizes", bytes}, "not a size up to 1e15"},
       {{"bench", "comm", "--seconds", "1e308"}, "--seconds"},
       {{"show", "schedule", "1f1b", "--stages", "0"}, "--stages: 0 is out of range"},
+      {{"show", "schedule", "1f1b", "--stages", "100000"}, "it must be from 1 to 1,000"},
+      {{"show", "schedule", "gpipe", "--microbatches", "250001"},
+       "4 stages and 250,001 micro-batches are too many to draw"},
       {{"bench", "server", "--measured", "a.jsonl", "--bytes", "1KiB"},
        "--measured cannot be combined with"},
       {{"train", "any.toml", "--ranks", "two"}, "--ranks: \"two\" is not a whole number. "},

@@ -45,13 +45,14 @@ std::vector<std::string> examples_of(const std::string& help) {
 TEST(Help, EveryExampleRuns) {
   Folder folder;
   fs::create_directory_symlink(fs::path(TRIREME_SOURCE_DIR) / "configs", folder.file("configs"));
+  folder.write("gpt-nano.graph", "node a 1ms 1kB 1kB\nnode b 1ms 1kB 1kB\nvalue a 1kB b\n");
   folder.write("program", "#!/bin/sh\necho \"$TRIREME_ROLE\"\n");
   fs::permissions(folder.file("program"), fs::perms::owner_all);
   // `train` comes first, because its example makes the run that the others use.
   for (const std::string command :
        {"train", "plan", "generate", "eval", "inspect", "doctor", "show", "show gossip",
-        "show schedule", "show strategies", "show tree-sum", "verify", "bench", "launch", "compare",
-        "completion"}) {
+        "show partition", "show schedule", "show strategies", "show tree-sum", "verify", "bench",
+        "launch", "compare", "completion"}) {
     const CommandResult help = trireme_command(words_of(command + " --help")).run();
     EXPECT_EQ(help.code, 0) << help.err;
     const std::vector<std::string> examples = examples_of(help.out);

@@ -114,8 +114,8 @@ std::string choose_address(const std::vector<InterfaceAddress>& all, const std::
                         shortened(choice) + "; there are: " + listed(all),
                     {.operation = "config",
                      .label = "comm.interface",
-                     .advice = "Give TRIREME_COMM_INTERFACE the name of one of them, or a subnet "
-                               "as 10.0.0.0/8."});
+                     .advice = "Give comm.interface (TRIREME_COMM_INTERFACE) the name of one of "
+                               "them, or a subnet such as 10.0.0.0/8."});
 }
 
 }  // namespace trireme::inline v0::net

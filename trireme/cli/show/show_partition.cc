@@ -64,7 +64,10 @@ int show_partition(const ShowPartitionOptions& options) {
 
 void declare_show_partition(Command& command) {
   auto& options = command.keep<ShowPartitionOptions>();
-  command.about("Cut a graph of measured blocks into stages");
+  command.about("Cut a graph of measured blocks into stages")
+      .footer(
+          "Example:\n  trireme show partition gpt-nano.graph --stages 2\n"
+          "That file is written by: trireme plan configs/gpt-nano.toml --graph gpt-nano.graph");
   command.option("FILE", options.file, "The graph: nodes with their costs, values").required();
   command.option("--stages", options.stages, "Into how many").at_least(1);
   command.option("--memory", options.memory, "Memory of a stage, at most: 8GB");

@@ -1,5 +1,6 @@
 // trireme show schedule: a pipeline schedule, checked, simulated and drawn.
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <sstream>
@@ -9,6 +10,7 @@
 
 #include "trireme/base/file.h"
 #include "trireme/base/parse_number.h"
+#include "trireme/base/words.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/cli/show/drawing.h"
 #include "trireme/plan/schedule/generators/schedules.h"
@@ -73,8 +75,21 @@ plan::Schedule read(const ShowScheduleOptions& options) {
   return plan::parse_schedule(text, options.name);
 }
 
+// A larger schedule takes minutes and gigabytes to draw.
+void check_size(const ShowScheduleOptions& options) {
+  constexpr std::int64_t kMostPasses = 1'000'000;
+  const std::int64_t stages = options.stages != 0 ? options.stages : 4;
+  const std::int64_t microbatches = options.microbatches != 0 ? options.microbatches : 8;
+  if (microbatches > kMostPasses / stages)
+    refuse("show",
+           counted(stages, "stage") + " and " +
+               counted(microbatches, "micro-batch", "micro-batches") + " are too many to draw",
+           "Use fewer: stages times micro-batches are at most " + grouped(kMostPasses) + ".");
+}
+
 show::DrawnSchedule drawn(const ShowScheduleOptions& options) {
   const bool file = is_file(options.name);
+  if (!file) check_size(options);
   plan::Schedule schedule =
       file ? read(options)
            : plan::make_schedule(
@@ -149,7 +164,8 @@ void declare_show_schedule(Command& command) {
   for (const plan::ScheduleEntry& one : plan::schedules()) names.emplace_back(one.name);
   command.option("NAME", options.name, "1f1b, ..., or a file of a schedule; none: list")
       .completes(std::move(names));
-  command.option("--stages", options.stages, "Into how many the model is cut (4)").at_least(1);
+  command.option("--stages", options.stages, "Into how many the model is cut (4)")
+      .between(1, 1'000);
   command.option("--microbatches", options.microbatches, "In a batch (8)").at_least(1);
   command
       .option("--ranks", options.ranks,

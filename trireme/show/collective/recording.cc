@@ -11,6 +11,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/words.h"
 #include "trireme/comm/calls/run_event.h"
 #include "trireme/comm/rounds/route.h"
 #include "trireme/comm/simulate.h"
@@ -215,7 +216,7 @@ std::vector<std::size_t> moved_bytes(const Recording& recording, bool read) {
 
 void check(const RecordOptions& options) {
   require(options.ranks >= 2 && options.ranks <= kMostRanks,
-          std::to_string(options.ranks) + " ranks cannot be shown",
+          counted(options.ranks, "rank") + " cannot be shown",
           "Give 2 to " + std::to_string(kMostRanks) + ".");
   require(options.root >= 0 && options.root < options.ranks,
           "there is no rank " + std::to_string(options.root), "Give a root below --ranks.");

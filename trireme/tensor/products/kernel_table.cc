@@ -8,6 +8,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/config/config.h"
 #include "trireme/base/error.h"
+#include "trireme/base/file.h"
 #include "trireme/tensor/products/gemm.h"
 
 namespace trireme::inline v0::tensor {
@@ -163,7 +164,11 @@ std::string to_toml(const KernelTable& table) {
 
 KernelTable read_kernel_table(const std::string& path) {
   config::Config file(file_schema());
-  file.read_file(path);
+  file.read_text(
+      read_file(path, "the kernel table ",
+                {.operation = "kernel table",
+                 .advice = "Write one with `trireme doctor --tune FILE`, or leave it out."}),
+      path);
   const std::string_view isa = kernel::name_of(kernel::isa());
   std::string why = "it is for " + file.text("isa") + ", this process uses " + std::string(isa);
   KernelTable table{};

@@ -122,6 +122,17 @@ TEST_F(TableFile, RefusesAnotherProcessorsAndWhatNoColumnTakes) {
   EXPECT_THAT(refusal("forwards = \"aten\"\n"), ::testing::HasSubstr("forward"));
 }
 
+TEST_F(TableFile, MissingFileIsNamedAsAKernelTable) {
+  try {
+    read_kernel_table(path);
+    FAIL() << "nothing was thrown";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(std::string(error.what()),
+                ::testing::AllOf(::testing::HasSubstr("cannot read the kernel table " + path),
+                                 ::testing::HasSubstr("trireme doctor --tune FILE")));
+  }
+}
+
 TEST(KernelTuning, MeasuresEveryColumnAndRestoresTheTable) {
   set_up_process({.kernel_threads = 1});
   const std::string before = describe(kernel_table());

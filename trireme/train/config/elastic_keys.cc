@@ -115,6 +115,10 @@ RankChanges rank_changes(const ElasticSettings& settings, int ranks,
   check_layout(strategy, job);
   if (parallel::is_served(strategy.sync) && strategy.server.alone())
     return {.together = {}, .alone = worker_range(settings, ranks, strategy.server)};
+  if (settings.max == 0 && settings.min > ranks)
+    refuse("elastic.min = " + std::to_string(settings.min) + ", but the job has " +
+               counted(ranks, "rank"),
+           "Lower elastic.min, or start with more --ranks.");
   const launch::ElasticOptions options{
       .min = settings.min > 0 ? settings.min : ranks,
       .max = settings.max > 0 ? settings.max : ranks,

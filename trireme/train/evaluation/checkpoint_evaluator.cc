@@ -141,6 +141,7 @@ std::string CheckpointEvaluator::with_unit(double loss) const {
 }
 
 void CheckpointEvaluator::conclude() const {
+  if (record_->count() == 0) options_.say("no checkpoint of " + folder_.path() + " was evaluated");
   if (!record_->best()) return;
   options_.say("the best of " + counted(record_->count(), "evaluated checkpoint") + ": step " +
                grouped(record_->best()->step) + ", loss " + with_unit(record_->best()->loss) +

@@ -343,6 +343,12 @@ TEST_F(CheckpointEvaluatorTest, ARecordWithLinesOfOthersIsRead) {
   EXPECT_THAT(best().steps(), ElementsAre(2));
 }
 
+TEST_F(CheckpointEvaluatorTest, ARunWithoutCheckpointsIsSaidToHaveNone) {
+  train(0);
+  evaluate();
+  EXPECT_EQ(said_, "no checkpoint of " + run_->path() + " was evaluated\n");
+}
+
 TEST_F(CheckpointEvaluatorTest, ASecondEvaluatorIsRefusedAndSoIsABestThatBecameARun) {
   const auto refusal = [&] {
     try {
