@@ -19,9 +19,7 @@ struct ElementMath<double> {
   static TRIREME_GPU_CALL double sqrt(double x) { return std::sqrt(x); }
   static TRIREME_GPU_CALL double max(double a, double b) { return a < b ? b : a; }
   static TRIREME_GPU_CALL double min(double a, double b) { return b < a ? b : a; }
-  static TRIREME_GPU_CALL double sign(double x) {
-    return static_cast<double>(x > 0) - static_cast<double>(x < 0);
-  }
+  static TRIREME_GPU_CALL double sign(double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }
 };
 
 template <>
@@ -35,9 +33,7 @@ struct ElementMath<float> {
   // If the arguments are equal (+0 and -0), the second, as the CPU's vector instructions.
   static TRIREME_GPU_CALL float max(float a, float b) { return a > b ? a : b; }
   static TRIREME_GPU_CALL float min(float a, float b) { return a < b ? a : b; }
-  static TRIREME_GPU_CALL float sign(float x) {
-    return static_cast<float>(x > 0) - static_cast<float>(x < 0);
-  }
+  static TRIREME_GPU_CALL float sign(float x) { return x > 0 ? 1.0f : x < 0 ? -1.0f : x; }
 };
 
 }  // namespace trireme::inline v0::kernel
