@@ -79,15 +79,17 @@ void GradScaler::unscale(torch::optim::Optimizer& optimizer) {
   if (!is_new) refuse_call("unscale() was called twice for one step");
   Unscaled& now = record->second;
   const c10::AutoGradMode no_grad(false);
+  std::vector<at::Tensor> finite;  // of each gradient; the host waits once, for all of them
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) {
       if (!parameter.grad().defined()) continue;
-      at::Tensor gradient = parameter.grad();
-      gradient.mul_(1.0 / scale_);
-      now.any = true;
-      now.overflow = now.overflow || !gradient.isfinite().all().item<bool>();
+      parameter.grad().mul_(1.0 / scale_);
+      finite.push_back(optim::dense_values(parameter.grad()).isfinite().all());
     }
   }
+  const std::vector<double> found = tensor::numbers_of(finite);
+  now.any = !found.empty();
+  now.overflow = std::find(found.begin(), found.end(), 0.0) != found.end();
 }
 
 bool GradScaler::step(torch::optim::Optimizer& optimizer) {

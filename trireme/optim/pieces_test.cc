@@ -141,6 +141,24 @@ TEST(GradScaler, KnowsEachOptimizersGradients) {
   EXPECT_EQ(scaler.skipped(), 1);
 }
 
+// As an embedding's, which has a row for each use of it.
+TEST(GradScaler, TakesSparseGradients) {
+  const at::Tensor rows = at::tensor({0, 2, 0}, at::kLong).view({1, 3});
+  at::Tensor table = at::ones({3, 2}).set_requires_grad(true);
+  const auto set_gradient = [&](float each) {
+    table.mutable_grad() = at::sparse_coo_tensor(rows, at::full({3, 2}, each), {3, 2});
+  };
+  torch::optim::SGD sgd({table}, torch::optim::SGDOptions(1));
+  GradScaler scaler({.initial_scale = 8});
+  set_gradient(4);
+  EXPECT_TRUE(scaler.step(sgd));
+  for (const auto& [row, wanted] : {std::pair{0, 0.0f}, {1, 1.0f}, {2, 0.5f}})
+    EXPECT_EQ(table[row][0].item<float>(), wanted);
+  scaler.update();
+  set_gradient(std::numeric_limits<float>::infinity());
+  EXPECT_FALSE(scaler.step(sgd));
+}
+
 TEST(GradScaler, RefusesAStepThatTrainsTwiceOrNothing) {
   at::Tensor parameter = parameter_with({8});
   torch::optim::SGD sgd({parameter}, torch::optim::SGDOptions(1));
