@@ -130,7 +130,7 @@ Ema::Ema(const torch::nn::Module& module, double decay) : decay_(decay) {
   std::set<const c10::TensorImpl*> seen;  // a tied tensor has several names
   const auto add = [&](const at::Tensor& own, bool averaged) {
     if (!seen.insert(own.unsafeGetTensorImpl()).second) return;
-    pairs_.push_back({own.detach(), own.detach().clone(), averaged});
+    pairs_.push_back({own, own.detach().clone(), averaged});
   };
   for (const at::Tensor& weight : module.parameters()) add(weight, weight.is_floating_point());
   for (const at::Tensor& buffer : module.buffers()) add(buffer, false);

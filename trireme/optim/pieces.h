@@ -116,8 +116,8 @@ class Ema {
  private:
   void swap();
   struct Pair {
-    at::Tensor weight, average;
-    bool averaged = true;  // else copied: a buffer, or integers
+    at::Tensor weight, average;  // weight: the module's own, whose memory set_data() may replace
+    bool averaged = true;        // else copied: a buffer, or integers
   };
   double decay_;
   std::int64_t updates_ = 0;

@@ -89,6 +89,19 @@ TEST(Ema, TensorsThatShareMemoryGetTheirValuesBack) {
   }
 }
 
+TEST(Ema, AveragesAWeightWhoseMemoryWasReplaced) {
+  torch::nn::Linear net(torch::nn::LinearOptions(1, 1).bias(false));
+  net->weight.detach().fill_(0);
+  Ema ema(*net, 0.5);
+  net->weight.set_data(at::ones({1, 1}));
+  ema.update();
+  {
+    const Ema::Swap swap(ema);
+    EXPECT_EQ(net->weight.item<double>(), 0.5);
+  }
+  EXPECT_EQ(net->weight.item<double>(), 1);
+}
+
 TEST(GradScaler, SkipsBacksOffAndGrows) {
   const float inf = std::numeric_limits<float>::infinity();
   at::Tensor parameter = parameter_with({8, 16});
