@@ -115,7 +115,7 @@ void GradScaler::update() {
   if (overflow) {
     scale_ *= options_.backoff;
     good_ = 0;
-  } else if (++good_ == options_.growth_interval) {
+  } else if (!unscaled_.empty() && ++good_ == options_.growth_interval) {
     scale_ *= options_.growth;
     good_ = 0;
   }

@@ -124,6 +124,8 @@ TEST(GradScaler, SkipsBacksOffAndGrows) {
     scaler.update();
   }
   EXPECT_EQ(scaler.current_scale(), 8);
+  for (int time = 0; time < 4; ++time) scaler.update();
+  EXPECT_EQ(scaler.current_scale(), 8) << "grew without steps";
   scaler.unscale(sgd);
   EXPECT_THROW(scaler.unscale(sgd), ConfigError);
   EXPECT_THROW(GradScaler({.backoff = 2}), ConfigError);
