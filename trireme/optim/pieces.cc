@@ -136,10 +136,13 @@ Ema::Ema(const torch::nn::Module& module, double decay) : decay_(decay) {
   for (const at::Tensor& buffer : module.buffers()) add(buffer, false);
 }
 
+void Ema::Pair::follow() { average = average.to(weight.device(), weight.scalar_type()); }
+
 void Ema::update() {
   TRIREME_CHECK(!swapped_);
   const c10::AutoGradMode no_grad(false);
   for (Pair& pair : pairs_) {
+    pair.follow();
     if (pair.averaged) {
       pair.average.lerp_(pair.weight, 1 - decay_);
     } else {
@@ -155,6 +158,7 @@ void Ema::swap() {
   const c10::AutoGradMode no_grad(false);
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     Pair& pair = pairs_[swapped_ ? pairs_.size() - 1 - i : i];
+    pair.follow();
     const at::Tensor weight = pair.weight.clone();
     pair.weight.copy_(pair.average);
     pair.average.copy_(weight);

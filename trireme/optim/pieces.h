@@ -116,8 +116,10 @@ class Ema {
  private:
   void swap();
   struct Pair {
-    at::Tensor weight, average;  // weight: the module's own, whose memory set_data() may replace
+    at::Tensor weight, average;  // weight: the module's own
     bool averaged = true;        // else copied: a buffer, or integers
+    /// Moves the average to the weight's device and type, which module->to() may have changed.
+    void follow();
   };
   double decay_;
   std::int64_t updates_ = 0;

@@ -89,7 +89,7 @@ TEST(Ema, TensorsThatShareMemoryGetTheirValuesBack) {
   }
 }
 
-TEST(Ema, AveragesAWeightWhoseMemoryWasReplaced) {
+TEST(Ema, AveragesAWeightThatIsMoved) {
   torch::nn::Linear net(torch::nn::LinearOptions(1, 1).bias(false));
   net->weight.detach().fill_(0);
   Ema ema(*net, 0.5);
@@ -100,6 +100,11 @@ TEST(Ema, AveragesAWeightWhoseMemoryWasReplaced) {
     EXPECT_EQ(net->weight.item<double>(), 0.5);
   }
   EXPECT_EQ(net->weight.item<double>(), 1);
+  net->to(at::kDouble);
+  ema.update();
+  const Ema::Swap swap(ema);
+  EXPECT_EQ(net->weight.item<double>(), 0.75);
+  EXPECT_EQ(net->weight.scalar_type(), at::kDouble);
 }
 
 TEST(GradScaler, SkipsBacksOffAndGrows) {
