@@ -1,4 +1,5 @@
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include <cmath>
 #include <limits>

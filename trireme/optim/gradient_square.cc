@@ -8,9 +8,12 @@
 
 namespace trireme::inline v0::optim {
 
+at::Tensor dense_values(const at::Tensor& gradient) {
+  return gradient.layout() == at::kStrided ? gradient : gradient.coalesce().values();
+}
+
 at::Tensor gradient_square(const at::Tensor& gradient) {
-  const at::Tensor dense =
-      gradient.layout() == at::kStrided ? gradient : gradient.coalesce().values();
+  const at::Tensor dense = dense_values(gradient);
   const bool wide = dense.scalar_type() == at::kDouble;
   const at::Tensor plain = dense.to(wide ? at::kDouble : at::kFloat).contiguous();
   return tensor::flat_math(tensor::device_of(plain.device()))

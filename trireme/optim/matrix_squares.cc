@@ -1,6 +1,7 @@
 #include "trireme/optim/matrix_squares.h"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,10 +1,14 @@
 #include "trireme/optim/optimizer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "trireme/base/check.h"
+#include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/kernel/cuda/update.h"
 #include "trireme/kernel/optimizers/apply.h"
 #include "trireme/optim/slice_optimizer.h"
@@ -148,6 +152,52 @@ class ElementwiseOptimizer final : public SliceOptimizer {
   Options options_;
 };
 
+template <class Options>
+void check_numbers_of(const Options& own) {
+  const auto require = [](bool fits, const std::string& what, const std::string& advice) {
+    if (fits) return;
+    throw ConfigError(std::string(Options::kName) + " cannot train with " + what,
+                      {.operation = "config", .advice = advice});
+  };
+  const auto from_zero = [&](const char* name, double number) {
+    require(std::isfinite(number) && number >= 0, std::string(name) + " = " + number_text(number),
+            "Use a finite number from 0 on.");
+  };
+  from_zero("learning_rate", own.learning_rate);
+  from_zero("weight_decay", own.weight_decay);
+  for (const ParameterGroup& group : own.groups) {
+    from_zero("a group's rate_factor", group.rate_factor);
+    from_zero("a group's weight_decay", group.weight_decay.value_or(0));
+  }
+  if constexpr (requires { own.epsilon; }) from_zero("epsilon", own.epsilon);
+  if constexpr (requires { own.beta1; }) {
+    // A bias correction divides by 1 - beta^step; Lion has none.
+    constexpr bool kCorrects = !std::is_same_v<Options, Lion>;
+    for (const double beta : {own.beta1, own.beta2})
+      require(beta >= 0 && (kCorrects ? beta < 1 : beta <= 1), "a beta of " + number_text(beta),
+              kCorrects ? "Use betas from 0 to below 1." : "Use betas from 0 to 1.");
+  }
+  if constexpr (std::is_same_v<Options, Sgd>) {
+    from_zero("momentum", own.momentum);
+    require(std::isfinite(own.dampening), "dampening = " + number_text(own.dampening),
+            "Use a finite number.");
+    require(!own.nesterov || (own.momentum > 0 && own.dampening == 0),
+            "nesterov, which needs a momentum and no dampening", "Change one of the three.");
+  }
+  if constexpr (std::is_same_v<Options, Adafactor>) {
+    from_zero("smallest_scale", own.smallest_scale);
+    require(own.clip > 0, "clip = " + number_text(own.clip), "Use a number above 0.");
+    require(own.beta2_decay <= 0, "beta2_decay = " + number_text(own.beta2_decay),
+            "Use 0 or less, such as -0.8.");
+  }
+  if constexpr (std::is_same_v<Options, Ftrl>) {
+    from_zero("l1", own.l1);
+    require(own.initial_accumulator > 0,
+            "initial_accumulator = " + number_text(own.initial_accumulator),
+            "Use a number above 0, such as 0.1.");
+  }
+}
+
 // Calls visit(options) with default options of every optimizer.
 template <class Visit>
 void each_optimizer(Visit visit) {
@@ -158,7 +208,12 @@ void each_optimizer(Visit visit) {
 
 }  // namespace
 
+void check_numbers(const OptimizerOptions& options) {
+  std::visit([](const auto& own) { check_numbers_of(own); }, options);
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options) {
+  check_numbers(options);
   const auto make = []<class Options>(const Options& own) -> std::unique_ptr<Optimizer> {
     if constexpr (Elementwise<Options>) {
       return std::make_unique<ElementwiseOptimizer<Options>>(own);
@@ -210,6 +265,7 @@ OptimizerOptions optimizer_of(std::string_view name, const OptimizerKeys& keys) 
     found = one;
   });
   TRIREME_CHECK(found.has_value());
+  check_numbers(*found);
   return *found;
 }
 

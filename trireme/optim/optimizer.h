@@ -66,6 +66,10 @@ class Optimizer {
   virtual void set_step_count(std::int64_t count) = 0;
 };
 
+/// Throws ConfigError for numbers that torch's optimizers refuse, too: with them weights would become
+/// NaN, or the update would be another one.
+void check_numbers(const OptimizerOptions& options);
+/// Throws what check_numbers() throws.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);
 std::string_view name_of(const OptimizerOptions& options);
 /// The keys from which optimizer_of(name_of(options), ...) makes `options`.
@@ -75,8 +79,8 @@ double learning_rate_of(const OptimizerOptions& options);
 double momentum_of(const OptimizerOptions& options);
 /// The names of all optimizers, the default first.
 std::vector<std::string> optimizer_names();
-/// The optimizer of that name with its numbers of a configuration. ConfigError if they do not go
-/// together.
+/// The optimizer of that name with its numbers of a configuration. Throws what check_numbers()
+/// throws.
 OptimizerOptions optimizer_of(std::string_view name, const OptimizerKeys& keys);
 /// True if its step needs sums over whole parameters, as LAMB's norms.
 bool sums_over_parameters(std::string_view name);

@@ -5,6 +5,8 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
+#include <cmath>
+
 #include "trireme/base/error.h"
 #include "trireme/kernel/elementwise.h"
 #include "trireme/tensor/convert.h"
@@ -269,6 +271,28 @@ TEST(Optimizer, AGroupThatMatchesNothingIsRefused) {
     EXPECT_NE(std::string(error.what()).find("*.bais"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("\"w\""), std::string::npos) << error.what();
   }
+}
+
+TEST(Optimizer, NumbersThatTorchRefusesAreRefused) {
+  const std::vector<OptimizerOptions> wrong = {
+      AdamW{.beta1 = 1},
+      AdamW{.epsilon = -1e-8},
+      AdamW{.learning_rate = std::nan("")},
+      Lamb{.beta2 = 1},
+      Lion{.beta1 = 1.5},
+      Sgd{.momentum = -0.1},
+      Sgd{.nesterov = true},
+      Sgd{.momentum = 0.9, .nesterov = true, .dampening = 0.5},
+      Adafactor{.clip = 0},
+      Adagrad{.groups = {{.match = "w", .weight_decay = -1.0}}},
+      Ftrl{.initial_accumulator = 0}};
+  for (std::size_t i = 0; i < wrong.size(); ++i)
+    EXPECT_THROW(optim::make_optimizer(wrong[i]), ConfigError) << i;
+  EXPECT_NO_THROW(optim::make_optimizer(Lion{.beta1 = 1}));
+  OptimizerKeys keys;
+  keys.beta1 = 1;
+  EXPECT_THROW(optim::optimizer_of("adamw", keys), ConfigError);
+  EXPECT_NO_THROW(optim::optimizer_of("sgd", keys));
 }
 
 TEST(Optimizer, PatternsMatch) {

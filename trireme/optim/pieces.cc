@@ -79,15 +79,17 @@ void GradScaler::unscale(torch::optim::Optimizer& optimizer) {
   if (!is_new) refuse_call("unscale() was called twice for one step");
   Unscaled& now = record->second;
   const c10::AutoGradMode no_grad(false);
+  std::vector<at::Tensor> finite;  // of each gradient; the host waits once, for all of them
   for (const auto& group : optimizer.param_groups()) {
     for (const at::Tensor& parameter : group.params()) {
       if (!parameter.grad().defined()) continue;
-      at::Tensor gradient = parameter.grad();
-      gradient.mul_(1.0 / scale_);
-      now.any = true;
-      now.overflow = now.overflow || !gradient.isfinite().all().item<bool>();
+      parameter.grad().mul_(1.0 / scale_);
+      finite.push_back(optim::dense_values(parameter.grad()).isfinite().all());
     }
   }
+  const std::vector<double> found = tensor::numbers_of(finite);
+  now.any = !found.empty();
+  now.overflow = std::find(found.begin(), found.end(), 0.0) != found.end();
 }
 
 bool GradScaler::step(torch::optim::Optimizer& optimizer) {
@@ -113,7 +115,7 @@ void GradScaler::update() {
   if (overflow) {
     scale_ *= options_.backoff;
     good_ = 0;
-  } else if (++good_ == options_.growth_interval) {
+  } else if (!unscaled_.empty() && ++good_ == options_.growth_interval) {
     scale_ *= options_.growth;
     good_ = 0;
   }
@@ -128,16 +130,19 @@ Ema::Ema(const torch::nn::Module& module, double decay) : decay_(decay) {
   std::set<const c10::TensorImpl*> seen;  // a tied tensor has several names
   const auto add = [&](const at::Tensor& own, bool averaged) {
     if (!seen.insert(own.unsafeGetTensorImpl()).second) return;
-    pairs_.push_back({own.detach(), own.detach().clone(), averaged});
+    pairs_.push_back({own, own.detach().clone(), averaged});
   };
   for (const at::Tensor& weight : module.parameters()) add(weight, weight.is_floating_point());
   for (const at::Tensor& buffer : module.buffers()) add(buffer, false);
 }
 
+void Ema::Pair::follow() { average = average.to(weight.device(), weight.scalar_type()); }
+
 void Ema::update() {
   TRIREME_CHECK(!swapped_);
   const c10::AutoGradMode no_grad(false);
   for (Pair& pair : pairs_) {
+    pair.follow();
     if (pair.averaged) {
       pair.average.lerp_(pair.weight, 1 - decay_);
     } else {
@@ -153,6 +158,7 @@ void Ema::swap() {
   const c10::AutoGradMode no_grad(false);
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     Pair& pair = pairs_[swapped_ ? pairs_.size() - 1 - i : i];
+    pair.follow();
     const at::Tensor weight = pair.weight.clone();
     pair.weight.copy_(pair.average);
     pair.average.copy_(weight);

@@ -69,7 +69,7 @@ class GradScaler {
   /// for one before update().
   bool step(torch::optim::Optimizer& optimizer);
   /// After step() of every optimizer: backs off if one of them had an overflow, grows after
-  /// growth_interval steps without one.
+  /// growth_interval steps without one. Changes nothing if there was no step().
   void update();
 
   double current_scale() const noexcept { return scale_; }
@@ -116,8 +116,10 @@ class Ema {
  private:
   void swap();
   struct Pair {
-    at::Tensor weight, average;
-    bool averaged = true;  // else copied: a buffer, or integers
+    at::Tensor weight, average;  // weight: the module's own
+    bool averaged = true;        // else copied: a buffer, or integers
+    /// Moves the average to the weight's device and type, which module->to() may have changed.
+    void follow();
   };
   double decay_;
   std::int64_t updates_ = 0;

@@ -89,6 +89,24 @@ TEST(Ema, TensorsThatShareMemoryGetTheirValuesBack) {
   }
 }
 
+TEST(Ema, AveragesAWeightThatIsMoved) {
+  torch::nn::Linear net(torch::nn::LinearOptions(1, 1).bias(false));
+  net->weight.detach().fill_(0);
+  Ema ema(*net, 0.5);
+  net->weight.set_data(at::ones({1, 1}));
+  ema.update();
+  {
+    const Ema::Swap swap(ema);
+    EXPECT_EQ(net->weight.item<double>(), 0.5);
+  }
+  EXPECT_EQ(net->weight.item<double>(), 1);
+  net->to(at::kDouble);
+  ema.update();
+  const Ema::Swap swap(ema);
+  EXPECT_EQ(net->weight.item<double>(), 0.75);
+  EXPECT_EQ(net->weight.scalar_type(), at::kDouble);
+}
+
 TEST(GradScaler, SkipsBacksOffAndGrows) {
   const float inf = std::numeric_limits<float>::infinity();
   at::Tensor parameter = parameter_with({8, 16});
@@ -111,6 +129,8 @@ TEST(GradScaler, SkipsBacksOffAndGrows) {
     scaler.update();
   }
   EXPECT_EQ(scaler.current_scale(), 8);
+  for (int time = 0; time < 4; ++time) scaler.update();
+  EXPECT_EQ(scaler.current_scale(), 8) << "grew without steps";
   scaler.unscale(sgd);
   EXPECT_THROW(scaler.unscale(sgd), ConfigError);
   EXPECT_THROW(GradScaler({.backoff = 2}), ConfigError);
@@ -139,6 +159,24 @@ TEST(GradScaler, KnowsEachOptimizersGradients) {
   scaler.update();
   EXPECT_EQ(scaler.current_scale(), 2);
   EXPECT_EQ(scaler.skipped(), 1);
+}
+
+// As an embedding's, which has a row for each use of it.
+TEST(GradScaler, TakesSparseGradients) {
+  const at::Tensor rows = at::tensor({0, 2, 0}, at::kLong).view({1, 3});
+  at::Tensor table = at::ones({3, 2}).set_requires_grad(true);
+  const auto set_gradient = [&](float each) {
+    table.mutable_grad() = at::sparse_coo_tensor(rows, at::full({3, 2}, each), {3, 2});
+  };
+  torch::optim::SGD sgd({table}, torch::optim::SGDOptions(1));
+  GradScaler scaler({.initial_scale = 8});
+  set_gradient(4);
+  EXPECT_TRUE(scaler.step(sgd));
+  for (const auto& [row, wanted] : {std::pair{0, 0.0f}, {1, 1.0f}, {2, 0.5f}})
+    EXPECT_EQ(table[row][0].item<float>(), wanted);
+  scaler.update();
+  set_gradient(std::numeric_limits<float>::infinity());
+  EXPECT_FALSE(scaler.step(sgd));
 }
 
 TEST(GradScaler, RefusesAStepThatTrainsTwiceOrNothing) {

@@ -2,7 +2,7 @@
 //
 // Every schedule starts with a linear warm-up: the rate of step `step` (0 is the first) of `warmup`
 // is peak (step + 1) / (warmup + 1). After that it is a function of done = (step - warmup) / (steps
-// - warmup), from 0 to 1. From `steps` on the rate stays constant.
+// - warmup), from 0 to 1. From `steps` on the rate stays constant, except that Step goes on.
 #pragma once
 
 #include <cstdint>

@@ -51,7 +51,7 @@ struct TensorMath {
     return a * b + c;
   }
   static TensorList sqrt(const TensorList& x) { return {at::_foreach_sqrt(x.all)}; }
-  static TensorList max(const TensorList& x, const at::Scalar& least) {
+  static TensorList max(const at::Scalar& least, const TensorList& x) {
     return {at::_foreach_clamp_min(x.all, least)};
   }
   static TensorList sign(const TensorList& x) { return {at::_foreach_sign(x.all)}; }

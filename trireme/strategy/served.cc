@@ -68,6 +68,7 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
                        .advice = "Start some: `trireme launch --workers 4 --servers 2`, or "
                                  "server.count under `trireme train`."});
   ps::check_server_options(server, servers.workers, servers.count);
+  optim::check_numbers(optimizer);
   if (server.alone() && servers.elastic)
     throw ConfigError(
         "workers that train on their own cannot be in an elastic job",

@@ -77,7 +77,10 @@ Named rmsprop_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
 
 Named adagrad_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
   auto& state = state_of<torch::optim::AdagradParamState>(optimizer, parameter);
-  state.sum(moment(state.sum(), parameter));
+  if (!state.sum().defined()) {
+    const auto& options = options_of<torch::optim::AdagradOptions>(optimizer, parameter);
+    state.sum(at::full_like(parameter.detach(), options.initial_accumulator_value()));
+  }
   return {{"sum", state.sum()}};
 }
 

@@ -44,9 +44,10 @@ void forget_state(torch::optim::Optimizer& optimizer, const at::Tensor& paramete
 /// Makes the state that Adagrad's first update expects.
 void make_expected_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
 
-/// "exp_avg", "exp_avg_sq" ... of one parameter; makes zeros if no step was taken yet. Empty for an
-/// optimizer of another type. Zeros change no update, except SGD's with dampening: its first update
-/// takes the whole gradient as momentum if there is none.
+/// "exp_avg", "exp_avg_sq" ... of one parameter; if no step was taken yet, makes those with which
+/// the optimizer starts: zeros, or Adagrad's initial_accumulator_value. Empty for an optimizer of
+/// another type. They change no update, except SGD's with dampening: its first update takes the
+/// whole gradient as momentum if there is none.
 std::vector<std::pair<std::string, at::Tensor>> state_tensors(torch::optim::Optimizer& optimizer,
                                                               const at::Tensor& parameter);
 /// Whether SGD with momentum has no momentum of the parameter yet. False for other optimizers.

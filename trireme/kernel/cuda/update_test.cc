@@ -89,6 +89,22 @@ TEST(Update, EveryRuleIsTested) {
   EXPECT_EQ(numbers(testing::update_rules()).size(), how_many(AllRules()));
 }
 
+TEST(Update, TheSignOfAZeroOrANaNStays) {
+  const LionRule lion{.rate = 0.5};
+  const std::vector<std::vector<float>> before = {
+      {std::nanf(""), -0.0f, 0.0f}, {2, -0.0f, -0.0f}, {0, -0.0f, 0.0f}};
+  std::vector<std::vector<float>> cpu = before, gpu = before;
+  testing::update_on_cpu(lion, cpu);
+  const UpdateSlice slice{.arrays = {gpu[0].data(), gpu[1].data(), gpu[2].data()}, .count = 3};
+  const auto calls = update_arguments(lion, {&slice, 1});
+  testing::kernel_on_host("trireme_update_f32")->run(&calls.front());
+  for (const auto& weights : {cpu[1], gpu[1]}) {
+    EXPECT_TRUE(std::isnan(weights[0]));
+    EXPECT_EQ(weights[1], 0);
+  }
+  for (const std::size_t i : {1u, 2u}) EXPECT_EQ(std::signbit(gpu[1][i]), std::signbit(cpu[1][i]));
+}
+
 TEST(Update, AnArrayThatIsNotThereIsLeftOut) {
   const SgdRule plain{.rate = 0.5};
   float gradient = 2, weight = 3;

@@ -14,7 +14,7 @@ struct FactoredDirection {
   template <class Math>
   constexpr void operator()(Math math, typename Math::Value (&arrays)[3]) const {
     auto& [gradient, column, direction] = arrays;
-    const auto square = math.max(math.number(row) * column, math.number(floor));
+    const auto square = math.max(math.number(floor), math.number(row) * column);
     direction = gradient * math.number(scale) / math.sqrt(square);
   }
 };

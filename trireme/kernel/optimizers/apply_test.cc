@@ -168,6 +168,30 @@ TEST(OptimizerKernels, LionMovesByTheRateOrNotAtAll) {
   }
 }
 
+TEST(OptimizerKernels, AdafactorsDirectionOfANaNIsOne) {
+  for (const Isa level : levels()) {
+    Memory<float> memory;
+    memory.arrays[3][3] = std::nanf("");
+    const float* const in[] = {memory.at(0, 0), memory.at(3, 0)};
+    float* const out[] = {memory.at(4, 0)};
+    simd(level).rules.of<FactoredDirection>()({.floor = 0.05}, in, out, nullptr, kCount);
+    for (std::size_t i = 0; i < kCount; ++i)
+      EXPECT_EQ(std::isnan(memory.arrays[4][i]), i == 3) << name_of(level) << " " << i;
+  }
+}
+
+TEST(OptimizerKernels, LionKeepsANaN) {
+  for (const Isa level : levels()) {
+    Memory<float> memory;
+    memory.arrays[0][3] = std::nanf("");
+    const float* const in[] = {memory.at(0, 0)};
+    float* const out[] = {memory.at(1, 0), memory.at(2, 0)};
+    simd(level).rules.of<LionRule>()({.rate = 0.125}, in, out, nullptr, kCount);
+    for (std::size_t i = 0; i < kCount; ++i)
+      EXPECT_EQ(std::isnan(memory.arrays[1][i]), i == 3) << name_of(level) << " " << i;
+  }
+}
+
 TEST(OptimizerKernels, TheComputeCopyIsTheWeightRounded) {
   for (const Isa level : levels()) {
     Memory<float> memory;

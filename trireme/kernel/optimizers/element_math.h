@@ -3,41 +3,28 @@
 #pragma once
 
 #include <cmath>
+#include <type_traits>
 
 #include "trireme/kernel/cuda/gpu_call.h"
 
 namespace trireme::inline v0::kernel {
 
 template <class T>
-struct ElementMath;
-
-template <>
-struct ElementMath<double> {
-  using Value = double;
-  static TRIREME_GPU_CALL double number(double x) { return x; }
-  static TRIREME_GPU_CALL double multiply_add(double a, double b, double c) { return a * b + c; }
-  static TRIREME_GPU_CALL double sqrt(double x) { return std::sqrt(x); }
-  static TRIREME_GPU_CALL double max(double a, double b) { return a < b ? b : a; }
-  static TRIREME_GPU_CALL double min(double a, double b) { return b < a ? b : a; }
-  static TRIREME_GPU_CALL double sign(double x) {
-    return static_cast<double>(x > 0) - static_cast<double>(x < 0);
+struct ElementMath {
+  using Value = T;
+  static TRIREME_GPU_CALL T number(double x) { return static_cast<T>(x); }
+  static TRIREME_GPU_CALL T multiply_add(T a, T b, T c) {
+    if constexpr (std::is_same_v<T, float>) {
+      return std::fma(a, b, c);
+    } else {
+      return a * b + c;
+    }
   }
-};
-
-template <>
-struct ElementMath<float> {
-  using Value = float;
-  static TRIREME_GPU_CALL float number(double x) { return static_cast<float>(x); }
-  static TRIREME_GPU_CALL float multiply_add(float a, float b, float c) {
-    return std::fma(a, b, c);
-  }
-  static TRIREME_GPU_CALL float sqrt(float x) { return std::sqrt(x); }
-  // If the arguments are equal (+0 and -0), the second, as the CPU's vector instructions.
-  static TRIREME_GPU_CALL float max(float a, float b) { return a > b ? a : b; }
-  static TRIREME_GPU_CALL float min(float a, float b) { return a < b ? a : b; }
-  static TRIREME_GPU_CALL float sign(float x) {
-    return static_cast<float>(x > 0) - static_cast<float>(x < 0);
-  }
+  static TRIREME_GPU_CALL T sqrt(T x) { return std::sqrt(x); }
+  // If the arguments are equal (+0 and -0) or one is a NaN, the second, as the CPU's vector
+  // instructions.
+  static TRIREME_GPU_CALL T max(T a, T b) { return a > b ? a : b; }
+  static TRIREME_GPU_CALL T sign(T x) { return x > 0 ? T(1) : x < 0 ? T(-1) : x; }
 };
 
 }  // namespace trireme::inline v0::kernel

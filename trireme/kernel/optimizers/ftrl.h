@@ -29,7 +29,7 @@ struct FtrlRule {
     const auto root = math.sqrt(n + math.number(initial));
     z = z + math.number(rate) * g - (root - before) * w;
     const auto side = math.sign(z);
-    const auto beyond = math.max(z * side + math.number(-threshold), math.number(0));
+    const auto beyond = math.max(math.number(0), z * side + math.number(-threshold));
     w = math.number(-1) * side * beyond / (root + math.number(ridge));
   }
 };

@@ -12,9 +12,10 @@
 //     };
 //
 // `Math` has number(double), multiply_add(a, b, c) = a b + c (in fp32 rounded once, where the
-// processor can), sqrt, max, min and sign (-1, 0 or 1). An element's result depends on its own
-// inputs only, never on its position, the length or the slice. Rules use no standard library: they
-// are compiled for each instruction set and, as constexpr code, for GPUs (kernel/cuda/update.h).
+// processor can), sqrt, max(number, value), which is a NaN if the value is one, and sign (-1 or 1; a
+// zero or a NaN stays). An element's result depends on its own inputs only, never on its position,
+// the length or the slice. Rules use no standard library: they are compiled for each instruction set
+// and, as constexpr code, for GPUs (kernel/cuda/update.h).
 #pragma once
 
 #include <cstdint>

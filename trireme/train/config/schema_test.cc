@@ -242,6 +242,7 @@ TEST(Settings, OptimizersTakeTheirNumbers) {
   EXPECT_THAT(refusal({"optimizer.name=adam"}), HasSubstr("adafactor"));
   EXPECT_THAT(refusal({"optimizer.name=sgd", "optimizer.nesterov=true", "optimizer.dampening=0.1"}),
               HasSubstr("nesterov"));
+  EXPECT_THAT(refusal({"train.beta1=1"}), HasSubstr("adamw cannot train with a beta of 1"));
 }
 
 TEST(Settings, GroupsAreRead) {

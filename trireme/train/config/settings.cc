@@ -127,11 +127,6 @@ std::vector<ParameterGroup> parse_groups(const std::string& text) {
 OptimizerOptions optimizer_of(const config::Config& config, double rate) {
   const auto number = [&](const char* key) { return config.number(key); };
   const std::string& name = config.text("optimizer.name");
-  if (name == Sgd::kName && config.boolean("optimizer.nesterov") &&
-      (number("optimizer.dampening") != 0 || number("optimizer.momentum") == 0)) {
-    refuse_settings("optimizer.nesterov needs a momentum and no dampening",
-                    "Change one of the three.");
-  }
   return optim::optimizer_of(name, {.learning_rate = rate,
                                     .weight_decay = number("train.weight_decay"),
                                     .beta1 = number("train.beta1"),
