@@ -52,6 +52,13 @@ class Bench(unittest.TestCase):
         self.assertEqual(text.returncode, 0, text.stderr)
         self.assertIn("all_reduce, 3 ranks, sim of 25us,1GB/s, auto", text.stdout)
 
+    def test_direct_is_an_algorithm_of_collectives_that_only_move(self):
+        for collective in ("all-reduce", "broadcast", "all-to-all"):
+            with self.subTest(collective):
+                done = run(collective, "--algorithm", "direct", "--sizes", "4KiB", "--transport",
+                           "shm", "--seconds", "0.0001")
+                self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_tuning_is_written_where_it_is_told(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "new", "table.toml")

@@ -23,7 +23,7 @@ void take_seconds(const rendezvous::Getenv& get, const char* name, Duration stan
         std::string(name) + "=" + *text + " is not a number of seconds",
         {.operation = "config", .advice = "For example: " + std::string(name) + "=30"});
   }
-  value = from_seconds(seconds);
+  value = std::max(from_seconds(seconds), Duration(1));  // a fraction of a nanosecond is not 0
 }
 
 void take_text(const rendezvous::Getenv& get, const char* name, const std::string& standard,
@@ -98,7 +98,12 @@ bool share_cores(const rendezvous::RankEnvironment& rank) {
 
 int resolve_cores(const rendezvous::RankEnvironment& rank, const rendezvous::Getenv& get) {
   if (const auto text = get("OMP_NUM_THREADS")) {
-    if (const int threads = std::atoi(text->c_str()); threads > 0) return threads;
+    const long threads = std::strtol(text->c_str(), nullptr, 10);
+    if (threads > kMostCores)
+      throw ConfigError(
+          "OMP_NUM_THREADS=" + *text + " is no number of threads",
+          {.operation = "join", .advice = "It may be at most " + std::to_string(kMostCores) + "."});
+    if (threads > 0) return static_cast<int>(threads);
   }
   if (rank.cores > kMostCores) {
     throw ConfigError("TRIREME_CORES=" + std::to_string(rank.cores) + " is no number of cores",

@@ -27,6 +27,7 @@ TEST(Options, TheEnvironmentFillsWhatTheProgramLeftOpen) {
   EXPECT_EQ(options.timeout, std::chrono::seconds(7));
   EXPECT_EQ(options.transport, "shm");
   EXPECT_EQ(options.interface, "");
+  EXPECT_GT(resolve_options({}, from({{"TRIREME_TIMEOUT", "1e-12"}})).timeout, Duration::zero());
   const auto other = from({{"TRIREME_COMM_INTERFACE", "eth1"}});
   EXPECT_EQ(resolve_options({}, other).interface, "eth1");
   EXPECT_EQ(resolve_options({.interface = "10.0.0.0/8"}, other).interface, "10.0.0.0/8");
@@ -68,6 +69,8 @@ TEST(Options, OmpNumThreadsWinsOverTheLaunchersShare) {
   rank.cores = 3;
   EXPECT_EQ(resolve_cores(rank, from({})), 3);
   EXPECT_EQ(resolve_cores(rank, from({{"OMP_NUM_THREADS", "5"}})), 5);
+  for (const char* wrong : {"65537", "4294967297", "99999999999999999999"})
+    EXPECT_THROW(resolve_cores(rank, from({{"OMP_NUM_THREADS", wrong}})), ConfigError) << wrong;
   rank.cores = 0;
   EXPECT_GE(resolve_cores(rank, from({})), 1);
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "trireme/base/error.h"
+#include "trireme/layers/tensor/regions.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/random.h"
 
@@ -17,6 +18,18 @@ at::Device device_of_values(std::span<const models::Value> values) {
     for (const at::Tensor& tensor : value)
       if (tensor.defined() && !tensor.is_cpu()) return tensor.device();
   return at::kCPU;
+}
+
+// A later stage would take a rank's columns for all of them, and the loss would be wrong.
+void refuse_cut_logits(const std::string& name, const models::Value& value) {
+  for (const at::Tensor& tensor : value)
+    if (tensor.defined() && comes_from_cut_logits(tensor))
+      throw ConfigError("\"" + name +
+                            "\" holds a rank's columns of a vocabulary's logits, and a later stage "
+                            "of the pipeline reads it",
+                        {.operation = "model",
+                         .advice = "Compute in the head's block what follows the logits, or use "
+                                   "parallel.tensor = 1 or parallel.pipeline = 1."});
 }
 
 }  // namespace
@@ -97,6 +110,8 @@ Values Stage::forward(Values values, const MicroBatch& micro, std::int64_t step,
     values[member.writes] = std::move(output);
     for (const std::string& name : dead_after_[i]) values.erase(name);
   }
+  if (!ends_list(members_.size() - 1))
+    for (const std::string& name : gives_) refuse_cut_logits(name, values.at(name));
   return values;
 }
 

@@ -55,6 +55,26 @@ TEST(BadInput, RanksWithOtherSettingsAreRefusedWithBoth) {
   });
 }
 
+// Such as a program that loads its optimizer's state on rank 0 alone.
+TEST(BadInput, RanksWhoseOptimizersHaveOtherStatesAreRefused) {
+  for (const char* sync : {"plain", "zero1"}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      const parallel::StrategyContext env{.world = rank.world.get()};
+      Net net;
+      torch::optim::Adam adam(net.parameters(), 1e-2);
+      const auto step = [&] {
+        loss_of(net, 0).backward();
+        adam.step();
+        adam.zero_grad();
+      };
+      if (rank.rank == 0) step();
+      EXPECT_THAT(
+          said<MismatchError>([&] { DataParallel(env, net, adam, {.sync = sync}); }),
+          AllOf(HasSubstr("rank 1 trains with"), HasSubstr("rank 0 with"), HasSubstr(", state ")));
+    });
+  }
+}
+
 TEST(BadInput, RanksWhoseStrategiesDifferAreRefusedWithBoth) {
   testing::run_ranks(2, [](testing::RankContext& rank) {
     const bool other = rank.rank == 1;
@@ -67,6 +87,8 @@ TEST(BadInput, RanksWhoseStrategiesDifferAreRefusedWithBoth) {
     refused({.outliers = {.limit = other ? 6.0 : 0}}, "outliers 6", "outliers 0");
     refused({.tensor = 2, .seed = other ? 2u : 1u}, "seed 2", "seed 1");
     refused({.pipeline = other ? 1 : 2}, "pipeline 1", "pipeline 2");
+    refused({.pipeline = 2, .schedule = other ? "gpipe" : "1f1b"}, "schedule gpipe",
+            "schedule 1f1b");
     refused({.tensor = other ? 1 : 2}, "tensor 1", "tensor 2");
     refused({.sync = "hybrid", .shard = other ? 1 : 2}, "shard 1", "shard 2");
     refused({.shares = other ? "2:1" : "equal"}, "shares 2:1", "shares equal");

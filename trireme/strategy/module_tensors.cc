@@ -190,6 +190,31 @@ std::string settings_of(const ModuleTensors& contents, const DataParallelOptions
          counted(static_cast<std::int64_t>(optimizer.param_groups().size()), "group") + groups;
 }
 
+// Zeros change no update, and own_state() makes them on the ranks that call it.
+std::string state_text(const ModuleTensors& contents, torch::optim::Optimizer& optimizer) {
+  const auto& kept = optimizer.state();
+  std::string all;
+  for (const auto& [name, parameter] : contents.trainable) {
+    if (kept.find(parameter.unsafeGetTensorImpl()) == kept.end()) continue;
+    if (const std::int64_t count = updates(optimizer, parameter); count > 0)
+      all += name + " " + std::to_string(count) + "\n";
+    for (const auto& [kind, tensor] : state_tensors(optimizer, parameter)) {
+      const at::Tensor content = tensor::on_host(tensor.detach().contiguous());
+      if (content.count_nonzero().item<std::int64_t>() == 0) continue;
+      const Buffer buffer = tensor::to_buffer(content);
+      all += std::to_string(tensor_hash({.name = name + "." + kind,
+                                         .dtype = buffer.dtype,
+                                         .shape = content.sizes().vec(),
+                                         .bytes = buffer.as_bytes()})) +
+             "\n";
+    }
+  }
+  if (all.empty()) return {};
+  std::ostringstream text;
+  text << ", state " << std::hex << tensor_hash({.name = all, .shape = {}, .bytes = {}});
+  return text.str();
+}
+
 ParameterSnapshot::ParameterSnapshot(torch::nn::Module& module, const ModuleTensors& tensors,
                                      bool moved)
     : module_(module), tensors_(tensors) {

@@ -38,7 +38,8 @@ std::string text_of(const LocalOptions& local) {
 
 std::string text_of_layout(const StrategyOptions& options) {
   return ", pipeline " + text(options.pipeline) + " in chunks " + text(options.chunks) +
-         ", context " + text(options.context) + ", expert " + text(options.expert) + ", tensor " +
+         (options.pipeline == 1 ? "" : " by schedule " + options.schedule) + ", context " +
+         text(options.context) + ", expert " + text(options.expert) + ", tensor " +
          text(options.tensor) + ", sequence " + text(options.sequence) + ", shard " +
          text(options.shard);
 }

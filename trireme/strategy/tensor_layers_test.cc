@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
 
 #include <limits>
 #include <map>
@@ -11,6 +12,7 @@
 #include "trireme/layers/tensor/part.h"
 #include "trireme/layers/tensor/regions.h"
 #include "trireme/models/models.h"
+#include "trireme/models/module_block.h"
 #include "trireme/placement/stage.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/tensor/determinism.h"
@@ -313,6 +315,31 @@ TEST(TensorLayers, TheLossLeavesInfiniteLogitsOutThatDoNotCount) {
       EXPECT_TRUE(at::equal(own.grad().select(0, 3), at::zeros({width}, at::kDouble)));
     });
   }
+}
+
+// The later stage would take a rank's columns for all of them.
+TEST(TensorLayers, RefuseAPipelineCutBetweenCutLogitsAndTheirReader) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    const models::LayersScope layers(parallel::tensor_layers(*rank.world, false));
+    models::Blocks blocks =
+        models::make_gpt({.layers = 1, .heads = 2, .width = 8, .block = kLength, .vocab = kVocab});
+    const std::size_t head = blocks.specs().size() - 1;
+    blocks.add("after", [] { return torch::nn::Identity(); });
+    const auto refused = [&](std::size_t end) {
+      parallel::Stage stage(blocks, 1, {}, {.first = 0, .end = end});
+      try {
+        stage.forward(parallel::Values(), text(), 0);
+      } catch (const ConfigError& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    EXPECT_NE(refused(head + 1).find("columns of a vocabulary's logits"), std::string::npos);
+    EXPECT_EQ(refused(head), "");
+    EXPECT_EQ(refused(head + 2), "");
+    const c10::AutoGradMode off(false);  // logits are whole
+    EXPECT_EQ(refused(head + 1), "");
+  });
 }
 
 TEST(TensorLayers, RefuseWhatDoesNotDivide) {

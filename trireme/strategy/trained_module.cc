@@ -72,10 +72,13 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
 std::unique_ptr<ParameterSync> TrainedModule::make_sync(const DataParallelOptions& options,
                                                         const std::function<Work()>& barrier) {
   replicate(*env_.world, tensors_.distinct, env_.host);
+  std::string settings = settings_of(tensors_, options, optimizer_);
+  // Servers have a state of their own. In an elastic job new ranks get that of the others later.
+  // Unless a job is reproducible, ranks may compute other bits.
+  if (env_.world->size() > 1 && !plan_.served && !env_.servers.elastic && env_.reproducible)
+    settings += state_text(tensors_, optimizer_);
   require_equal_ranks(
-      *env_.world,
-      {.processor = processor_of(env_), .settings = settings_of(tensors_, options, optimizer_)},
-      env_.host);
+      *env_.world, {.processor = processor_of(env_), .settings = std::move(settings)}, env_.host);
   const PlainSyncOptions sync{.bucket_bytes = options.bucket_bytes,
                               .reduce = env_.reduce,
                               .before_launch = barrier,

@@ -21,6 +21,7 @@
 #include "trireme/cli/refuse.h"
 #include "trireme/comm/choice/choice.h"
 #include "trireme/comm/choice/measure.h"
+#include "trireme/comm/choice/selection.h"
 #include "trireme/comm/choice/tune.h"
 #include "trireme/comm/communicator_options.h"
 #include "trireme/comm/native/native_backend.h"
@@ -150,11 +151,13 @@ void check_gpu_options(const BenchOptions& options) {
 
 void check_algorithm(comm::OpKind kind, const std::string& name) {
   const bool reduces = kind == comm::OpKind::AllReduce;
-  if (name == "auto" || (reduces && (name == "direct" || name == comm::kMpiNative)) ||
+  const bool direct = reduces || comm::has_direct_form(kind);
+  if (name == "auto" || (direct && name == "direct") || (reduces && name == comm::kMpiNative) ||
       comm::find_algorithm(kind, name))
     return;
   refuse("bench", std::string(comm::name_of(kind)) + " has no algorithm " + name,
-         std::string("Choose one of auto, ") + (reduces ? "direct, mpi-native, " : "") +
+         std::string("Choose one of auto, ") + (direct ? "direct, " : "") +
+             (reduces ? "mpi-native, " : "") +
              joined(comm::algorithms_of(kind), &comm::AlgorithmEntry::name) + ".");
 }
 

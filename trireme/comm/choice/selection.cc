@@ -11,12 +11,6 @@
 namespace trireme::inline v0::comm {
 namespace {
 
-// True if `kind` has a direct form that needs Arenas::can_read(). The direct form of an all_reduce
-// does not need it.
-bool has_direct_form(OpKind kind) noexcept {
-  return OpKind::AllReduce < kind && kind < OpKind::Barrier;
-}
-
 // "tree, pairwise".
 std::string list_of(OpKind kind) { return joined(algorithms_of(kind), &AlgorithmEntry::name); }
 
@@ -27,6 +21,10 @@ std::string maps_no_memory(std::string_view transport) {
 }
 
 }  // namespace
+
+bool has_direct_form(OpKind kind) noexcept {
+  return OpKind::AllReduce < kind && kind < OpKind::Barrier;
+}
 
 Selection::Selection(Engine& engine)
     : engine_(engine),

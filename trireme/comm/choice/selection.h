@@ -47,6 +47,10 @@ class Selection {
   const Chooser chooser_;
 };
 
+/// True if `kind` has a direct form that needs Arenas::can_read(). The direct form of an all_reduce
+/// does not need it.
+bool has_direct_form(OpKind kind) noexcept;
+
 /// The group that is to run an all-reduce.
 struct AllReducePlace {
   int ranks = 1;

@@ -16,10 +16,18 @@ constexpr std::size_t kSendAhead = 4096;
 // Without segments, halving_doubling of 32 MiB on 4 ranks (TCP, one host) took 5 times as long.
 constexpr std::size_t kSegmentBytes = 4u << 20;
 
-// The elements of a segment. An observer of rounds sees each round once.
+bool moves_nothing(const Route& route) {
+  return std::all_of(route.rounds.begin(), route.rounds.end(), [](const RouteRound& round) {
+    return round.sends.empty() && round.receives.empty();
+  });
+}
+
+// The elements of a segment. An observer of rounds sees each round once. Without messages (one
+// rank) each segment would begin inside the one before, and a large buffer exceed the stack.
 std::size_t segment_of(const Operation& op, const Route& route, bool watched) {
   const bool adds = op.kind == OpKind::AllReduce || op.kind == OpKind::Reduce;
-  return !adds || route.pipelined || watched ? op.count : kSegmentBytes / size_of(op.dtype);
+  const bool whole = !adds || route.pipelined || watched || moves_nothing(route);
+  return whole ? op.count : kSegmentBytes / size_of(op.dtype);
 }
 
 }  // namespace

@@ -17,6 +17,12 @@ bool all_take_the_same(OpKind kind) noexcept {
   return kind == OpKind::Broadcast || kind == OpKind::AllGather || kind == OpKind::Gather;
 }
 
+// The bytes of a slot for each of `size` ranks: whole cache lines, unless a rank has less than one.
+std::size_t lane_of(std::size_t size) {
+  const std::size_t share = std::max<std::size_t>(kSlotBytes / size, 1);
+  return share < 64 ? share : share / 64 * 64;
+}
+
 std::size_t pieces_of(std::size_t bytes, std::size_t quantum) {
   return (bytes + quantum - 1) / quantum;
 }
@@ -63,7 +69,7 @@ std::vector<Part> parts_of(const Operation& op, int rank, int size) {
 MoveStaging::MoveStaging(Engine& engine, const Call& call)
     : Staging(engine, call),
       alike_(all_take_the_same(call.operation.kind)),
-      quantum_(alike_ ? kSlotBytes : kSlotBytes / static_cast<std::size_t>(size_) / 64 * 64) {
+      quantum_(alike_ ? kSlotBytes : lane_of(static_cast<std::size_t>(size_))) {
   plan_parts();
   BoardMemory& own = engine_.board().own();
   if (incoming_.empty()) {

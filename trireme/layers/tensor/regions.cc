@@ -120,7 +120,9 @@ namespace {
 
 // The mark of cut logits, at the node that made them: what is computed from them has it behind it.
 struct CutLogits final : torch::autograd::FunctionPreHook {
+  explicit CutLogits(std::int64_t own_columns) : columns(own_columns) {}
   variable_list operator()(const variable_list& gradients) override { return gradients; }
+  const std::int64_t columns;
 };
 
 // Softmax minus one-hot, from what forward saved. Logits may be infinite where they do not count:
@@ -165,14 +167,15 @@ class CutCrossEntropy : public torch::autograd::Function<CutCrossEntropy> {
 }  // namespace
 
 void mark_cut_logits(const at::Tensor& own) {
-  const auto mark = [](const at::TensorBase& one) {
-    if (const auto& node = one.grad_fn()) node->add_pre_hook(std::make_unique<CutLogits>());
+  const auto mark = [columns = own.size(-1)](const at::TensorBase& one) {
+    if (const auto& node = one.grad_fn()) node->add_pre_hook(std::make_unique<CutLogits>(columns));
   };
   mark(own);
   if (own.is_view()) mark(own._base());  // a change of a view in place goes on from the base's node
 }
 
 bool comes_from_cut_logits(const at::Tensor& x) {
+  if (x.dim() == 0) return false;
   std::set<torch::autograd::Node*> seen;
   std::vector<torch::autograd::Node*> open = {x.grad_fn().get()};
   while (!open.empty()) {
@@ -180,7 +183,9 @@ bool comes_from_cut_logits(const at::Tensor& x) {
     open.pop_back();
     if (node == nullptr || !seen.insert(node).second) continue;
     for (const auto& hook : node->pre_hooks())
-      if (dynamic_cast<const CutLogits*>(hook.get()) != nullptr) return true;
+      if (const auto* const mark = dynamic_cast<const CutLogits*>(hook.get());
+          mark != nullptr && mark->columns == x.size(-1))
+        return true;
     for (const torch::autograd::Edge& edge : node->next_edges())
       open.push_back(edge.function.get());
   }

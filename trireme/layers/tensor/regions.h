@@ -25,7 +25,7 @@ at::Tensor gather_last(const at::Tensor& x, std::int64_t whole, comm::Communicat
 
 /// Marks the result of a layer, in its graph, as this rank's columns of logits.
 void mark_cut_logits(const at::Tensor& own);
-/// Whether `x` was computed from a tensor that is marked so.
+/// Whether `x` was computed from a tensor that is marked so, and has as many columns.
 bool comes_from_cut_logits(const at::Tensor& x);
 
 /// cross_entropy_sum (tensor/functions/functions.h) of logits [..., V] that are cut among the ranks

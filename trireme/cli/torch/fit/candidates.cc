@@ -115,6 +115,7 @@ void add_policies(const Search& search, const FitCandidate& layout,
 
 MemoryLeft share_of_host(int ranks, std::int64_t shared) {
   const MemoryLeft host = memory_of_host();
+  if (host.reason.empty()) return {};
   return {std::max<std::int64_t>(host.bytes - shared, 0) / ranks + std::min(shared, host.bytes),
           host.reason + ", for " + counted(ranks, "rank")};
 }

@@ -45,8 +45,8 @@ struct MemoryLeft {
 /// Memory that this machine and this process's control group have left; 0 = not known.
 MemoryLeft memory_of_host();
 /// Bytes that a rank may take, and why: memory.limit, or its share of memory_of_host(), or if it
-/// trains on a device, its share of that device's memory. `shared` bytes are in the host's memory
-/// once for its `ranks` ranks.
+/// trains on a device, its share of that device's memory. No reason: not known. `shared` bytes are
+/// in the host's memory once for its `ranks` ranks.
 MemoryLeft memory_for_a_rank(const train::Settings& settings, int ranks, std::int64_t shared);
 
 }  // namespace trireme::inline v0::cli

@@ -190,6 +190,9 @@ void fit(config::Config& config, const train::Settings& settings, const input::C
     refuse("fit",
            "--fit for a device of kind " + settings.device_kind + " whose memory is not known",
            "Set memory.limit to the bytes that a rank may take there.");
+  if (memory.reason.empty())
+    refuse("fit", "--fit on a host whose memory is not known",
+           "Set memory.limit to the bytes that a rank may take there.");
   constexpr int kAllCores = std::numeric_limits<int>::max();  // whatever a candidate's lanes are
   std::optional<train::KernelSpeeds> speeds;                  // a device has its maker's figures
   if (settings.device_kind == "cpu")
