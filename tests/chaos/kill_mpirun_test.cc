@@ -108,7 +108,7 @@ void expect_named(const std::string& mpi, const Killing& plan) {
   EXPECT_GE(named, 1) << outcome.describe();
 }
 
-std::vector<Killing> plans() {
+std::vector<Killing> mpirun_plans() {
   if (!std::getenv("TRIREME_KILL_PLACES")) {
     return {{"mpi", "messages", "ring", false, 7, 1},
             {"mpi", "peer", "all_gather", false, 3, 0},
@@ -129,7 +129,7 @@ class KilledUnderMpirun : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(KilledUnderMpirun, TheSurvivorsNameTheRankAndEndTheJob) {
   const char* text = std::getenv("TRIREME_KILL_PLACES");
-  for (Killing plan : plans()) {
+  for (Killing plan : mpirun_plans()) {
     if (!text) expect_named(GetParam(), plan);
     for (int place = 0; text && place < std::atoi(text); ++place) {
       plan.place = 3 * place + static_cast<int>(std::hash<std::string>()(plan.name()) % 3);

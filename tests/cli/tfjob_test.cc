@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Task {
   std::string type;
@@ -126,7 +127,10 @@ TEST_F(TFJob, WhatContradictsItIsRefused) {
   const auto refusal = [&](const Task& task, std::vector<std::string> more, int servers = 1) {
     std::vector<std::string> words = {"train", config};
     words.insert(words.end(), more.begin(), more.end());
-    const CommandResult result = command(cluster(false, 2, servers), task, words).run();
+    // It waits this long for the others, whom it tells; by default 30 s.
+    const CommandResult result =
+        command(cluster(false, 2, servers), task, words).with("TRIREME_TIMEOUT", "1").run();
+    EXPECT_THAT(result.err, Not(HasSubstr("(16 s so far)")));
     EXPECT_EQ(result.code, 2) << result.out << result.err;
     return result.err;
   };

@@ -19,7 +19,7 @@ import tiny_training  # noqa: E402
 
 TRIREME, MODE = sys.argv.pop(1), sys.argv.pop(1)
 # A step of the job takes this long at least: 2 ranks send about 80 kB each.
-STEPS, RATE = {"signal": (300, 1_000_000), "limit": (500, 400_000)}[MODE]
+STEPS, RATE = {"signal": (150, 1_000_000), "limit": (500, 400_000)}[MODE]
 
 
 def run(*command, **more):

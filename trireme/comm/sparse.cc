@@ -83,11 +83,11 @@ SparseRows merged(const SparseRows& left, const SparseRows& right) {
   return sum;
 }
 
-SparseRows tree(const std::vector<SparseRows>& leaves, kernel::LeafRange node) {
+SparseRows sum_of_range(const std::vector<SparseRows>& leaves, kernel::LeafRange node) {
   if (node.count == 1) return leaves[node.first];
   const std::uint32_t half = node.count / 2;
-  return merged(tree(leaves, {node.first, half}),
-                tree(leaves, {node.first + half, node.count - half}));
+  return merged(sum_of_range(leaves, {node.first, half}),
+                sum_of_range(leaves, {node.first + half, node.count - half}));
 }
 
 // Steps: gather each rank's number of rows; gather the indices; gather or reduce the rows.
@@ -211,7 +211,7 @@ class SparseCall {
       begin = end;
     }
     for (SparseRows& leaf : leaves) leaf = with_type(leaf, type_of_sums(leaf.dtype));
-    const SparseRows sums = tree(leaves, {0, static_cast<std::uint32_t>(size_)});
+    const SparseRows sums = sum_of_range(leaves, {0, static_cast<std::uint32_t>(size_)});
     out_ = with_type(sums, leaf_.dtype);
     if (op_ == ReduceOp::Mean) {
       kernel::divide(out_.dtype, out_.values.data(), out_.indices.size() * out_.width, size_);

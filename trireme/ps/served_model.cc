@@ -54,8 +54,8 @@ std::string describe(const ServedTable& table) {
 
 // A sentence on the first difference of two lists; empty: none. `label` precedes a name.
 template <class Item>
-std::string difference(const std::vector<Item>& own, const std::vector<Item>& theirs,
-                       const std::string& kind, const std::string& label) {
+std::string first_difference(const std::vector<Item>& own, const std::vector<Item>& theirs,
+                             const std::string& kind, const std::string& label) {
   for (std::size_t i = 0; i < std::max(own.size(), theirs.size()); ++i) {
     if (i >= own.size()) return "its " + label + theirs[i].name + " is not on the server";
     if (i >= theirs.size()) return "it has no " + label + own[i].name + ", the server has";
@@ -161,8 +161,8 @@ std::string ServedModel::difference(const ServedModel& other) const {
   if (servers() != other.servers())
     return "it expects " + std::to_string(other.servers()) + " servers, and this is one of " +
            std::to_string(servers());
-  const std::string text = ps::difference(parameters_, other.parameters_, "parameter", "");
-  return text.empty() ? ps::difference(tables_, other.tables_, "table", "table ") : text;
+  const std::string text = first_difference(parameters_, other.parameters_, "parameter", "");
+  return text.empty() ? first_difference(tables_, other.tables_, "table", "table ") : text;
 }
 
 std::string ServedModel::describe() const {

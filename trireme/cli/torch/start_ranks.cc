@@ -13,6 +13,7 @@
 #include "trireme/cli/light.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/job/job.h"
+#include "trireme/job/options.h"
 #include "trireme/launch/launch.h"
 #include "trireme/launch/output.h"
 #include "trireme/rendezvous/launchers/mpi_meeting.h"
@@ -135,9 +136,9 @@ int run_under_launcher(const rendezvous::RankEnvironment& place, int argc, char*
   train::WorkerSpec told = spec;
   told.corpus = told.lock = -1;  // descriptors are valid only in rank 0
   const std::string mine = place.process() == 0 ? told.to_text() : "";
-  const auto specs =
-      place.meeting ? rendezvous::exchange_by_sockets(place, mine, JobOptions().timeout_user_code)
-                    : rendezvous::exchange_under_mpirun(mine);
+  const auto specs = place.meeting ? rendezvous::exchange_by_sockets(
+                                         place, mine, job::resolve_options({}).timeout_user_code)
+                                   : rendezvous::exchange_under_mpirun(mine);
   if (specs.front().starts_with(kRefused)) return std::stoi(specs.front().substr(kRefused.size()));
   told = train::WorkerSpec::from_text(specs.front());
   if (place.process() == 0) told = spec;
@@ -148,7 +149,7 @@ void refuse_under_launcher(const rendezvous::RankEnvironment& place, int code) n
   if (!place.meeting) return;
   try {
     rendezvous::exchange_by_sockets(place, std::string(kRefused) + std::to_string(code),
-                                    JobOptions().timeout);
+                                    job::resolve_options({}).timeout);
   } catch (...) {  // the others have ended, or come too late: what was refused is what counts
   }
 }

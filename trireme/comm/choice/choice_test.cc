@@ -9,8 +9,8 @@
 namespace trireme::inline v0::comm {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr OpKind kKind = OpKind::AllReduce;
 

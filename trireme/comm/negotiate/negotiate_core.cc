@@ -11,7 +11,9 @@ constexpr std::size_t kLongestName = 400;
 // The time within which rank 0 must say which ranks did not submit a name.
 constexpr Duration kAnswerWithin = std::chrono::seconds(2);
 
-Buffer buffer_of(Parcel& parcel) { return {&parcel, sizeof parcel, DType::U8, {}, {}, nullptr}; }
+Buffer parcel_buffer(Parcel& parcel) {
+  return {&parcel, sizeof parcel, DType::U8, {}, {}, nullptr};
+}
 
 }  // namespace
 
@@ -111,7 +113,7 @@ void Negotiator::Core::flush(int peer) {
     link.sends = true;
     under_way_.fetch_add(1);
     control_bytes_.fetch_add(sizeof link.sending);
-    control_->send(buffer_of(link.sending), peer)
+    control_->send(parcel_buffer(link.sending), peer)
         .on_settled([self = shared_from_this(), peer](const std::exception_ptr& error) {
           self->at(peer).sends = false;
           error ? self->fail(error) : self->flush(peer);
@@ -127,7 +129,7 @@ void Negotiator::Core::listen(int peer) {
   link.listening = true;
   do {
     link.heard = false;
-    control_->recv(buffer_of(link.receiving), peer)
+    control_->recv(parcel_buffer(link.receiving), peer)
         .on_settled([self = shared_from_this(), peer](const std::exception_ptr& error) {
           if (error) return self->fail(error);
           self->take(peer);

@@ -28,7 +28,8 @@ std::size_t pieces_of(std::size_t bytes, std::size_t quantum) {
 }
 
 // In bytes.
-Slice piece_of(const Operation& op, const std::vector<std::size_t>& counts, int rank, int size) {
+Slice piece_of_rank(const Operation& op, const std::vector<std::size_t>& counts, int rank,
+                    int size) {
   const Slice piece = comm::piece_of(op.count, counts, static_cast<std::size_t>(rank),
                                      static_cast<std::size_t>(size));
   return {piece.begin * size_of(op.dtype), piece.count * size_of(op.dtype)};
@@ -53,13 +54,13 @@ std::vector<Part> parts_of(const Operation& op, int rank, int size) {
       if (rank == op.root) return {};
       return {{op.root, 0, 0, op.count * size_of(op.dtype)}};
     case OpKind::Scatter: {
-      const Slice piece = piece_of(op, op.counts, rank, size);
+      const Slice piece = piece_of_rank(op, op.counts, rank, size);
       return {{op.root, piece.begin, 0, piece.count}};
     }
     case OpKind::Gather:
       return rank == op.root ? from_all(op.counts, 0) : std::vector<Part>();
     case OpKind::AllToAll:
-      return op.recv_counts.empty() ? from_all({}, piece_of(op, {}, rank, size).begin)
+      return op.recv_counts.empty() ? from_all({}, piece_of_rank(op, {}, rank, size).begin)
                                     : from_all(op.recv_counts, 0);
     default:
       return from_all(op.counts, 0);

@@ -8,7 +8,7 @@
 namespace trireme::inline v0::parallel {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kUnitAlignment = 64;
 
 // A position in a unit: an element of one of its members; the end is {members.size(), 0}.
 struct Position {
@@ -66,7 +66,7 @@ std::uint32_t Ownership::add(std::vector<Unit::Member> members) {
   for (Unit::Member& member : unit.members) {
     member.offset = unit.bytes;
     const std::size_t bytes = static_cast<std::size_t>(member.count) * member.width;
-    unit.bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    unit.bytes += (bytes + kUnitAlignment - 1) / kUnitAlignment * kUnitAlignment;
     elements += member.count;
   }
   total_ += elements;
