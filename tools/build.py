@@ -34,6 +34,13 @@ def cores():
         return count
 
 
+def compilers(count, memory_text):
+    """How many compilers may run on `count` cores: each needs up to 2 GiB of the memory that is available, which
+    `memory_text` (/proc/meminfo) tells in kB."""
+    available = re.search(r"MemAvailable: +(\d+)", memory_text)
+    return max(1, min(count, int(available[1]) // 2**21)) if available else count
+
+
 def configure_command(folder, torch, options):
     command = ["cmake", "-S", str(ROOT), "-B", str(folder), "-G", "Ninja"]
     command += [f"-D{option}" for option in options]
@@ -127,7 +134,8 @@ def build(folder, targets):
         sys.stdout.write(text)
         sys.stdout.flush()
 
-    command = ["ninja", "-C", str(folder), f"-j{cores()}", *targets]
+    memory = pathlib.Path("/proc/meminfo").read_text(encoding="utf-8")
+    command = ["ninja", "-C", str(folder), f"-j{compilers(cores(), memory)}", *targets]
     environment = {**os.environ, "NINJA_STATUS": "ninja %f/%t ", "CLICOLOR_FORCE": "1"}
     if not sys.stdout.isatty():
         del environment["CLICOLOR_FORCE"]

@@ -37,6 +37,14 @@ class Progress(unittest.TestCase):
         self.assertEqual(lines[-1], "\r\x1b[K")
 
 
+class Compilers(unittest.TestCase):
+    def test_each_has_a_core_and_two_gibibytes(self):
+        self.assertEqual(build.compilers(16, "MemTotal: 9 kB\nMemAvailable:    8388608 kB\n"), 4)
+        self.assertEqual(build.compilers(2, "MemAvailable:    8388608 kB\n"), 2)
+        self.assertEqual(build.compilers(16, "MemAvailable:    8 kB\n"), 1)
+        self.assertEqual(build.compilers(16, "MemTotal: 9 kB\n"), 16)
+
+
 class Follow(unittest.TestCase):
     def test_errors_are_passed_on_and_steps_are_not(self):
         out = []
