@@ -1,6 +1,6 @@
-# Third-party parts. All are installed by `make setup` (Debian packages, the torch wheel); none is
+# Third-party parts. All are installed by tools/setup.py (Debian packages, the torch wheel); none is
 # in the tree. LibTorch: TORCH_DIR, else Torch_DIR / CMAKE_PREFIX_PATH, else the virtual environment
-# that `make setup` made (it passes CMAKE_PREFIX_PATH).
+# that tools/setup.py made (tools/build.py passes Torch_DIR).
 find_package(Threads REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)

@@ -19,9 +19,10 @@ import time
 import setup
 
 ROOT = setup.ROOT
-# Variables by which a configuration finds compilers, libraries and programs of tests.
-FOUND_BY = ["CC", "CXX", "CUDACXX", "CUDA_HOME", "CUDA_PATH", "NCCL_ROOT", "TRIREME_DATA",
-            "TRIREME_PYTHON", "TRIREME_TENSORBOARD_PYTHON", "TRIREME_S3_PYTHON"]
+# Variables by which a configuration finds compilers, their flags, libraries and programs of tests.
+FOUND_BY = ["CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "PKG_CONFIG_PATH", "CMAKE_PREFIX_PATH", "CUDACXX",
+            "CUDA_HOME", "CUDA_PATH", "NCCL_ROOT", "TRIREME_DATA", "TRIREME_PYTHON",
+            "TRIREME_TENSORBOARD_PYTHON", "TRIREME_S3_PYTHON"]
 
 
 def cores():
@@ -187,3 +188,7 @@ if __name__ == "__main__":
         main()
     except KeyboardInterrupt:
         sys.exit(130)
+    except PermissionError as error:  # as after `sudo make install`
+        setup.say(f"set-up: {error.filename} may not be written ({error.strerror}). Give the tree back to "
+                  f"yourself: sudo chown -R $(id -un) {shlex.quote(str(ROOT))}")
+        sys.exit(2)

@@ -47,14 +47,16 @@ def is_there(root, path, cited):
 
 
 def tracked(root):
-    """The tree's files; where git is not there or refuses, those of its folders."""
+    """The tree's files; where git is not there, refuses or knows none of them, those of its folders."""
     try:
         listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout
-        return listed.split("\n")
+        if listed:
+            return listed.split("\n")
     except (OSError, subprocess.CalledProcessError):
-        folders = [root / name for name in ("apps", "bench", "cmake", "docs", "examples", "tests", "tools", "trireme")]
-        found = [*root.glob("*.*"), *(path for folder in folders for path in folder.rglob("*"))]
-        return sorted(str(path.relative_to(root)) for path in found)
+        pass
+    folders = [root / name for name in ("apps", "bench", "cmake", "docs", "examples", "tests", "tools", "trireme")]
+    found = [*root.glob("*.*"), *(path for folder in folders for path in folder.rglob("*"))]
+    return sorted(str(path.relative_to(root)) for path in found)
 
 
 def faults(root):

@@ -10,6 +10,7 @@ Servers: --set parallel.sync=server --set server.count=2 --set server.replicas=2
 Workers that train on their own: --set server.staleness=4 as well
 """
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -97,7 +98,8 @@ class LauncherJob:
         return found
 
     def kill(self, name, process):
-        os.kill(process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.kill(process, signal.SIGKILL)
 
 
 class CoordinatedJob:
@@ -157,7 +159,8 @@ class CoordinatedJob:
 
     def kill(self, name, process):
         self.killed.add(name)
-        os.kill(process, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.kill(process, signal.SIGKILL)
 
 
 def events(folder, kind):

@@ -9,6 +9,7 @@ A job is decided by its seed. Jobs that are refused (exit code 2) are counted: a
 """
 import argparse
 import collections
+import contextlib
 import os
 import pathlib
 import random
@@ -121,19 +122,23 @@ def processes_of(job):
                                                text=True).stdout.split()]
 
 
+def kill(processes):
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.kill(pid, signal.SIGKILL)
+
+
 def end(job):
     """The exit code and what the job printed; none of its processes is left a few seconds later."""
     try:
         output = job.communicate(timeout=LIMIT_S)[0]
     except subprocess.TimeoutExpired:
-        for pid in processes_of(job):
-            os.kill(pid, signal.SIGKILL)
+        kill(processes_of(job))
         raise Failure(f"did not end within {LIMIT_S} s: {' '.join(map(str, job.args))}")
     patience = time.monotonic() + 60
     while left := processes_of(job):
         if time.monotonic() > patience:
-            for pid in left:
-                os.kill(pid, signal.SIGKILL)
+            kill(left)
             raise Failure(f"left processes {left}: {' '.join(map(str, job.args))}\n{output[-2000:]}")
         time.sleep(0.1)
     return job.returncode, output

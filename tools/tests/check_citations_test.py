@@ -1,5 +1,6 @@
 """Tests of tools/check_citations.py."""
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -9,9 +10,15 @@ import check_citations  # noqa: E402
 
 
 class Citations(unittest.TestCase):
-    def test_a_tree_without_git_is_checked_as_well(self):
+    def test_a_tree_that_git_does_not_know_is_checked_as_well(self):
+        for repository in (False, True):
+            self.check_a_citation(repository)
+
+    def check_a_citation(self, repository):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
+            if repository:   # of something else, in whose folder the tree was unpacked
+                subprocess.run(["git", "init", "--quiet", folder], check=True)
             (root / "trireme").mkdir()
             (root / "trireme" / "there.h").write_text("// See base/gone.h and trireme/there.h.\n")
             self.assertEqual(list(check_citations.faults(root)),

@@ -262,8 +262,9 @@ class Configure(Folder):
         self.assertIsNone(self.run_configure(folder, []))
         self.assertIn("--fresh", self.run_configure(folder, ["A=1"]))
         self.assertIsNone(self.run_configure(folder, ["A=1"]))
-        with mock.patch.dict(build.os.environ, {"CXX": "another"}):
-            self.assertIsNotNone(self.run_configure(folder, ["A=1"]))
+        for variable in ("CXX", "CXXFLAGS"):
+            with mock.patch.dict(build.os.environ, {variable: "another"}):
+                self.assertIsNotNone(self.run_configure(folder, ["A=1"]))
 
     def test_a_folder_outside_the_tree_is_configured_too(self):
         with tempfile.TemporaryDirectory() as folder:
