@@ -45,7 +45,8 @@ get_property(modules GLOBAL PROPERTY TRIREME_MODULES)
 list(FILTER modules EXCLUDE REGEX "^testing")
 list(TRANSFORM modules PREPEND trireme_)
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/trireme/*.h)
-file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${examples}/*.cc ${examples}/*CMakeLists.txt)
+file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${examples}/*)   # also the files that they read
+list(FILTER sources EXCLUDE REGEX "(README\\.md|tests\\.cmake)$")
 file(GLOB installed CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/configs/* ${PROJECT_SOURCE_DIR}/cmake/*.cmake
      ${PROJECT_SOURCE_DIR}/cmake/templates/*)
 add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/examples.stamp
