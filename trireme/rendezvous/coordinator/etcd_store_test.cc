@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/rendezvous/etcd.grpc.pb.h"
@@ -28,25 +30,32 @@ class FakeEtcd final : public etcdserverpb::KV::Service {
     return etcd_store("etcd://here/key", "127.0.0.1:" + std::to_string(port_), "key",
                       std::chrono::seconds(30));
   }
-  grpc::Status answer;
+  void answer(grpc::Status status) {
+    const std::lock_guard lock(mutex_);
+    answer_ = std::move(status);
+  }
 
  private:
   grpc::Status Range(grpc::ServerContext*, const etcdserverpb::RangeRequest*,
                      etcdserverpb::RangeResponse* reply) override {
-    if (revision_ == 0) return answer;
+    const std::lock_guard lock(mutex_);
+    if (revision_ == 0) return answer_;
     etcdserverpb::KeyValue& found = *reply->add_kvs();
     found.set_mod_revision(revision_);
     found.set_value(value_);
-    return answer;
+    return answer_;
   }
   grpc::Status Txn(grpc::ServerContext*, const etcdserverpb::TxnRequest* request,
                    etcdserverpb::TxnResponse* reply) override {
-    if (!answer.ok() || request->compare(0).mod_revision() != revision_) return answer;
+    const std::lock_guard lock(mutex_);
+    if (!answer_.ok() || request->compare(0).mod_revision() != revision_) return answer_;
     value_ = request->success(0).request_put().value();
     reply->mutable_header()->set_revision(++revision_);
     reply->set_succeeded(true);
-    return answer;
+    return answer_;
   }
+  std::mutex mutex_;  // of the server's threads and the test's
+  grpc::Status answer_;
   std::int64_t revision_ = 0;
   std::string value_;
   int port_ = 0;
@@ -58,11 +67,11 @@ TEST(EtcdStore, WhatEtcdWillNeverTakeIsNotTriedAgain) {
   FakeEtcd etcd;
   const auto store = etcd.store();
   EXPECT_NO_THROW(store->save("one"));
-  etcd.answer = {grpc::StatusCode::RESOURCE_EXHAUSTED, "etcdserver: mvcc: no space"};
+  etcd.answer({grpc::StatusCode::RESOURCE_EXHAUSTED, "etcdserver: mvcc: no space"});
   EXPECT_THROW(store->save("two"), ResourceError);
-  etcd.answer = {grpc::StatusCode::UNAVAILABLE, "etcdserver: no leader"};
+  etcd.answer({grpc::StatusCode::UNAVAILABLE, "etcdserver: no leader"});
   EXPECT_THROW(store->save("two"), ResourceError);
-  etcd.answer = {grpc::StatusCode::INVALID_ARGUMENT, "etcdserver: request is too large"};
+  etcd.answer({grpc::StatusCode::INVALID_ARGUMENT, "etcdserver: request is too large"});
   try {
     store->save("two");
     FAIL();
