@@ -49,11 +49,16 @@ storage::Manifest NewestCheckpoint::find() const {
   }
 }
 
+// Other ranks may wait for their storage up to `patience`.
+Deadline NewestCheckpoint::deadline() const {
+  return Deadline::in(std::max(job_.options().timeout_user_code, 2 * options_.patience));
+}
+
 NewestCheckpoint::Choice NewestCheckpoint::agree(const storage::Manifest& found) {
   Choice choice{.step = found.step};
   std::ranges::copy(storage::digest(found), choice.digest.begin());
   const std::span bytes(reinterpret_cast<std::uint8_t*>(&choice), sizeof choice);
-  job_.world().broadcast(Buffer::of(bytes), 0, {.label = "checkpoint.resume"}).wait();
+  job_.world().broadcast(Buffer::of(bytes), 0, {.label = "checkpoint.resume"}).wait(deadline());
   return choice;
 }
 
@@ -89,7 +94,7 @@ bool NewestCheckpoint::read_together(std::int64_t step, const std::function<void
   std::array<std::int64_t, 1> removed{removed_ ? 1 : 0};
   job_.world()
       .all_reduce(Buffer::of(std::span<std::int64_t>(removed)), Max, {.label = "checkpoint.read"})
-      .wait();
+      .wait(deadline());
   return removed[0] == 0;
 }
 

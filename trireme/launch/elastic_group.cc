@@ -155,7 +155,7 @@ ElasticGroup::Decision ElasticGroup::lost(int process, const std::string& how, b
   // The others may need the leaving process to finish their step.
   if (!was_rank && !is_leaving(process)) {
     decision.line =
-        how + "; it had no place in the job yet" + (next.empty() ? "." : ", and" + next + ".");
+        how + "; it had no place in the job" + (next.empty() ? "." : ", and" + next + ".");
     decision.give_up = count(State::Rank) < options_.min && count(State::Starting) == 0;
     return decision;
   }

@@ -200,7 +200,12 @@ void keep_until(const std::string& path, long step) {
       if (event.is_object() && step_of(event) <= static_cast<double>(step)) out << line << '\n';
     }
     if (file.bad()) cannot_read(path);
-    if (!out.flush()) cannot_write(next);
+    if (!out.flush()) {
+      const int reason = errno;
+      std::remove(next.c_str());
+      errno = reason;
+      cannot_write(next);
+    }
   }
   sync_file(next);
   if (std::rename(next.c_str(), path.c_str()) != 0) cannot_write(path);

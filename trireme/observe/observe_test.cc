@@ -15,6 +15,7 @@
 #include "trireme/observe/events.h"
 #include "trireme/observe/log.h"
 #include "trireme/observe/machine.h"
+#include "trireme/observe/tensorboard.h"
 
 namespace trireme {
 namespace {
@@ -234,6 +235,17 @@ TEST(Event, IsWrittenInOrderOnceTheDiskHasSpaceAgain) {
   writer.write_kept();
   EXPECT_EQ(writer.unwritten(), 0u);
   EXPECT_EQ(text_of(path), first + second);
+}
+
+TEST(TensorBoard, AFileWithoutItsHeadIsRemoved) {
+  Folder folder;
+  observe::TensorBoardWriter writer;
+  {
+    const SmallDisk full(10);
+    EXPECT_THROW(writer.open(folder.file("board")), ResourceError);
+  }
+  EXPECT_FALSE(writer.is_open());
+  EXPECT_TRUE(std::filesystem::is_empty(folder.file("board")));
 }
 
 // In a process of its own, because the level is read once.

@@ -3,8 +3,10 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/observe/events.h"
@@ -89,9 +91,15 @@ void TensorBoardWriter::open(const std::string& folder, long first_step) {
     throw ResourceError("cannot write " + path_ + ": " + std::strerror(errno),
                         {.operation = "tensorboard", .advice = "Give a folder that is writable."});
   }
-  write(event_of(0, bytes_field(3, "brain.Event:2")));
-  // SessionLog: status = 1, START = 1.
-  if (first_step > 0) write(event_of(first_step, bytes_field(7, varint_field(1, 1))));
+  try {
+    write(event_of(0, bytes_field(3, "brain.Event:2")));
+    // SessionLog: status = 1, START = 1.
+    if (first_step > 0) write(event_of(first_step, bytes_field(7, varint_field(1, 1))));
+  } catch (const ResourceError&) {  // without these, TensorBoard would read the file wrongly
+    std::fclose(std::exchange(file_, nullptr));
+    std::remove(path_.c_str());
+    throw;
+  }
 }
 
 void TensorBoardWriter::scalar(std::string_view tag, long step, double value) {

@@ -204,8 +204,7 @@ void Service::on_stream_end(int rank, std::uint32_t stream) {
   }
   const Roles& roles = state_.roles();
   if (roles.role_of(rank) == Role::Server && state_.lose_server(roles.number_of(rank))) return;
-  if (roles.role_of(rank) == Role::Worker && state_.can_do_without(rank) &&
-      state_.lose_worker(rank))
+  if (roles.role_of(rank) == Role::Worker && state_.lose_worker_for_good(rank))
     return observe::warning(who + " is gone; the others go on without it");
   state_.members.end(rank);
   if (roles.role_of(rank) == Role::Evaluator) return state_.gone(rank, who + " is gone");

@@ -70,7 +70,8 @@ bool JobState::can_do_without(int worker) const {
   if (worker == 0 || !servers.trains_alone(worker)) return false;
   int others = 0, ended = 0;
   for (int process = 0; process < members.size(); ++process) {
-    if (process == worker || roles().role_of(process) != Role::Worker) continue;
+    if (process == worker || lost_.contains(process) || roles().role_of(process) != Role::Worker)
+      continue;
     others += members.phase(process) == Phase::Joined;
     ended += members.phase(process) == Phase::Left;
   }
@@ -98,6 +99,12 @@ bool JobState::lose_worker(int worker) {
   if (!servers.trains_alone(worker)) return false;
   vacate(worker);
   return save();
+}
+
+bool JobState::lose_worker_for_good(int worker) {
+  if (!can_do_without(worker) || !lose_worker(worker)) return false;
+  lost_.insert(worker);
+  return true;
 }
 
 void JobState::adopt(const Epoch& epoch) {

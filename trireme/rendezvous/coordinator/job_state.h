@@ -7,6 +7,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 
 #include "trireme/rendezvous/coordinator/coordinator.h"
@@ -41,8 +42,6 @@ class JobState {
   bool matters(int process) const { return !elastic() || members.is_member(process); }
   /// Whether the others can go on without the process.
   bool can_lose(int process) const;
-  /// Whether the other workers are enough for the servers, if this one trains on its own and ends.
-  bool can_do_without(int worker) const;
 
   /// Records a failure; tells all unless another one caused it. False if not the rank's first.
   bool record(Failure failure);
@@ -58,6 +57,8 @@ class JobState {
   std::optional<ServerView> lose_server(int server);
   void reset_server(int server);
   bool lose_worker(int worker);
+  /// The same, of a worker that nobody starts again; false if the others are too few without it.
+  bool lose_worker_for_good(int worker);
   void regroup(const Epoch& epoch);
   void stop(int signal);
   void finish(bool workers_only, int exit_code);
@@ -79,6 +80,8 @@ class JobState {
   StateSaver saver;
 
  private:
+  /// Whether the other workers are enough for the servers, if this one trains on its own and ends.
+  bool can_do_without(int worker) const;
   void adopt(const Epoch& epoch);
   void restore();
   std::string text() const;
@@ -86,6 +89,8 @@ class JobState {
   Epoch epoch_;  // of an elastic job
   TrainingEnd end_;
   bool announced_ = false;  // the first failure
+  // Workers that were lost for good: a process that takes the place does not train.
+  std::set<int> lost_;
 };
 
 }  // namespace trireme::inline v0::rendezvous

@@ -9,6 +9,7 @@
 #include "trireme/base/waiter.h"
 #include "trireme/input/batches.h"
 #include "trireme/job/job.h"
+#include "trireme/job/job_changes.h"
 #include "trireme/observe/terminal.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/train/report/report.h"
@@ -57,6 +58,7 @@ train::ReportOptions report_options(const Job& job, const RunFolder& folder,
       .json = options.json,
       .terminal = observe::is_own_terminal(options.json ? STDERR_FILENO : STDOUT_FILENO),
       .ranks = job.size(),
+      .goes_on = job.changes().epoch().number > 0,
       .steps = options.steps,
       .first = options.first,
       .title = options.title.empty() ? fs::path(folder.path()).filename().string() : options.title,
@@ -143,7 +145,7 @@ Log::~Log() {
   try {
     impl_->finish();
   } catch (const std::exception&) {
-    // Only the plot is missing; events were written when they happened.
+    // Only the plot is missing.
   }
 }
 

@@ -57,10 +57,20 @@ Report::Report(const RunFolder& folder, ReportOptions options)
   };
   begin(events_output_, [&] { open_events(); });
   history_ = observe::read_history(folder_.events());
+  // Those of steps that are done again are in the file if it could not be cut.
+  const auto is_later = [&](const auto& point) { return point.first > double(options_.first); };
+  std::erase_if(history_.training, is_later);
+  std::erase_if(history_.validation, is_later);
   begin(board_output_, [&] { open_board(); });
 }
 
 Report::~Report() {
+  if (events_.is_open()) {
+    try {
+      events_.write_kept();
+    } catch (const ResourceError&) {
+    }
+  }
   if (events_.unwritten() > 0)
     observe::warning(counted(events_.unwritten(), "event") + " could not be written to " +
                      folder_.events());
@@ -92,8 +102,12 @@ void Report::attempt(Output& output, const Write& write) {
 }
 
 void Report::write(const observe::Event& event) {
+  events_.keep(event);
+  // Opening reads the whole file.
+  const TimePoint now = steady_now();
+  if (!events_.is_open() && now < open_again_) return;
+  open_again_ = now + options_.open_again;
   attempt(events_output_, [&] {
-    events_.keep(event);
     if (!events_.is_open()) open_events();
     events_.write_kept();
   });

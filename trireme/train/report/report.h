@@ -3,9 +3,10 @@
 //
 // With `json`, standard output has events only, and printed lines go to standard error. A file that
 // cannot be written any more, for example on a full disk, does not end the training: a warning says
-// so once. Events are kept in memory until they can be written.
+// so once. Events are kept in memory until they can be written, or this object is destroyed.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,9 +25,10 @@ namespace trireme::inline v0::train {
 struct ReportOptions {
   bool silent = false, json = false, terminal = false;
   int ranks = 1;
-  bool goes_on = false;         // a training under way: its files are not needed to begin, either
-  long steps = 0, first = 0;    // steps of the whole run (0 = not known); steps done before
-  std::string title, subtitle;  // of the plot
+  bool goes_on = false;  // a training under way: its files are not needed to begin, either
+  Duration open_again = std::chrono::seconds(10);  // between attempts to open events.jsonl
+  long steps = 0, first = 0;         // steps of the whole run (0 = not known); steps done before
+  std::string title, subtitle;       // of the plot
   std::string unit = "nats a byte";  // of the loss; may be empty
   std::string items = "tokens";      // a mean loss is over these
 };
@@ -118,6 +120,7 @@ class Report {
   ReportOptions options_;
   observe::EventWriter events_;
   observe::TensorBoardWriter board_;
+  TimePoint open_again_{};
   Output events_output_{"events.jsonl"}, board_output_{"tensorboard/"};
   Output plot_output_{"loss.svg"}, staleness_output_{"staleness.svg"};
   observe::Progress progress_;

@@ -117,7 +117,7 @@ TEST_F(ReportTest, ATrainingUnderWayBeginsWithoutItsFiles) {
   fs::remove(path);
   std::ofstream(path) << "no folder";
   EXPECT_THROW(Report(folder_, {.steps = 9}), ResourceError);
-  Report report(folder_, {.goes_on = true, .steps = 9});
+  Report report(folder_, {.goes_on = true, .open_again = Duration::zero(), .steps = 9});
   add_steps(report, 1, 2);
   fs::remove(path);
   fs::create_directory(path);
