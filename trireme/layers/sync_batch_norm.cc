@@ -136,9 +136,11 @@ at::Tensor SyncBatchNorm::forward(const at::Tensor& x) {
     refuse_norm("an input of shape " + c10::str(x.sizes()) + " for " +
                     std::to_string(weight.numel()) + " channels",
                 "Give [B, C] or [B, C, ...] with a sample at least.");
+  if (at::isReducedFloatingType(x.scalar_type()))
+    return forward(x.to(at::kFloat)).to(x.scalar_type());
   if (x.scalar_type() != at::kFloat && x.scalar_type() != at::kDouble)
     refuse_norm(std::string("an input of type ") + c10::toString(x.scalar_type()),
-                "Give it fp32 or fp64, such as x.to(at::kFloat).");
+                "Give it floating-point numbers, such as x.to(at::kFloat).");
   const auto in_type = [&](const at::Tensor& own) { return own.to(x.scalar_type()); };
   if (!is_training())
     return at::batch_norm(x, in_type(weight), in_type(bias), in_type(running_mean),

@@ -34,9 +34,9 @@ class SyncBatchNorm : public torch::nn::Module {
   SyncBatchNorm(comm::Communicator& group, std::int64_t channels,
                 SyncBatchNormOptions options = {});
 
-  /// x [B, C] or [B, C, ...], fp32 or fp64. Sums in fp64. In evaluation mode uses the running
-  /// statistics and does not communicate. ConfigError for other shapes and types; the
-  /// communicator's errors.
+  /// x [B, C] or [B, C, ...], fp32 or fp64; in bf16 and fp16 it computes in fp32 and rounds the
+  /// result. Sums in fp64. In evaluation mode uses the running statistics and does not communicate.
+  /// ConfigError for other shapes and types; the communicator's errors.
   at::Tensor forward(const at::Tensor& x);
 
   at::Tensor weight, bias;                                    // [C]
