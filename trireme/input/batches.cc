@@ -110,9 +110,10 @@ struct Batches::Impl {
         waiter(std::move(waiter)),
         assignment(std::move(assignment_now)),
         reader(std::move(data), options, rank) {
+    if (options.prefetch == 0) return;
     tensor::set_up_kernels(0);  // before two threads run LibTorch's operators
     const SignalsBlocked in_thread;
-    if (options.prefetch > 0) thread.emplace();
+    thread.emplace();
   }
 
   void ask_for(std::int64_t number) {

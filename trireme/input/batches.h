@@ -29,7 +29,8 @@ struct BatchesOptions {
   std::int64_t steps = 0;  // the range ends after this many global batches in all; 0 = never
   std::uint64_t seed = 1;  // of the order; unused if the dataset is endless
   bool shuffle = true;
-  int prefetch = 2;  // batches read ahead; 0 = read in next()
+  // Batches read ahead, in a thread whose kernels have the job's `kernel_threads`; 0 = read in next().
+  int prefetch = 2;
   /// Only batches first, first + every, first + 2 every, ... are read: for one of `every` workers
   /// that train on separate batches. Positions count the batches that are read.
   std::int64_t first = 0, every = 1;

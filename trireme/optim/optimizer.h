@@ -66,8 +66,8 @@ class Optimizer {
   virtual void set_step_count(std::int64_t count) = 0;
 };
 
-/// Throws ConfigError for numbers that torch's optimizers refuse, too: with them weights would become
-/// NaN, or the update would be another one.
+/// Throws ConfigError for numbers with which weights would become NaN, or the update would be
+/// another one, such as a beta of 1. Torch's optimizers refuse most of them, too.
 void check_numbers(const OptimizerOptions& options);
 /// Throws what check_numbers() throws.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options);

@@ -112,10 +112,12 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
 void GradScaler::update() {
   const bool overflow = std::any_of(unscaled_.begin(), unscaled_.end(),
                                     [](const auto& one) { return one.second.overflow; });
+  const bool stepped = std::any_of(unscaled_.begin(), unscaled_.end(),
+                                   [](const auto& one) { return one.second.stepped; });
   if (overflow) {
     scale_ *= options_.backoff;
     good_ = 0;
-  } else if (!unscaled_.empty() && ++good_ == options_.growth_interval) {
+  } else if (stepped && ++good_ == options_.growth_interval) {
     scale_ *= options_.growth;
     good_ = 0;
   }

@@ -69,7 +69,7 @@ class GradScaler {
   /// for one before update().
   bool step(torch::optim::Optimizer& optimizer);
   /// After step() of every optimizer: backs off if one of them had an overflow, grows after
-  /// growth_interval steps without one. Changes nothing if there was no step().
+  /// growth_interval steps without one. Without a step() it only backs off, if unscale() found an overflow.
   void update();
 
   double current_scale() const noexcept { return scale_; }

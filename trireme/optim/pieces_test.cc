@@ -129,7 +129,10 @@ TEST(GradScaler, SkipsBacksOffAndGrows) {
     scaler.update();
   }
   EXPECT_EQ(scaler.current_scale(), 8);
-  for (int time = 0; time < 4; ++time) scaler.update();
+  for (int time = 0; time < 8; ++time) {
+    if (time > 3) scaler.unscale(sgd);
+    scaler.update();
+  }
   EXPECT_EQ(scaler.current_scale(), 8) << "grew without steps";
   scaler.unscale(sgd);
   EXPECT_THROW(scaler.unscale(sgd), ConfigError);

@@ -25,8 +25,8 @@ void refuse_cut_logits(const std::string& name, const models::Value& value) {
   for (const at::Tensor& tensor : value)
     if (tensor.defined() && comes_from_cut_logits(tensor))
       throw ConfigError("\"" + name +
-                            "\" holds a rank's columns of a vocabulary's logits, and a later stage "
-                            "of the pipeline reads it",
+                            "\" comes from a rank's columns of a vocabulary's logits and has as "
+                            "many columns, and a later stage of the pipeline reads it",
                         {.operation = "model",
                          .advice = "Compute in the head's block what follows the logits, or use "
                                    "parallel.tensor = 1 or parallel.pipeline = 1."});
