@@ -24,12 +24,12 @@ endif()
 if(TRIREME_LIBTORCH)
   include(cmake/libtorch.cmake)
   trireme_find_libtorch()
-  if(NOT Torch_FOUND)
+  if(TRIREME_LIBTORCH_FAULT)
+    message(FATAL_ERROR "${TRIREME_LIBTORCH_FAULT} Name another with TORCH_DIR, or unset it to let the set-up "
+                        "bring one.")
+  elseif(NOT Torch_FOUND)
     message(STATUS "LibTorch was not found: only the floors without it are built "
                    "(set TORCH_DIR, or run `make build`, which installs one).")
     set(TRIREME_LIBTORCH OFF)
-  elseif(TRIREME_LIBTORCH_FAULT)
-    message(FATAL_ERROR "${TRIREME_LIBTORCH_FAULT} Name another with TORCH_DIR, or unset it to let the set-up "
-                        "bring one.")
   endif()
 endif()
