@@ -111,5 +111,9 @@ endfunction()
 
 trireme_pkg_config(trireme-comm ${comm_modules})
 if(TRIREME_LIBTORCH)
+  set(libraries ${TORCH_LIBRARIES})   # with those of CUDA, where there are any
+  list(FILTER libraries INCLUDE REGEX "^/")
+  list(TRANSFORM libraries REPLACE "^.*/lib([^/]+)\\.so$" "-l\\1")
+  list(JOIN libraries " " TRIREME_TORCH_FLAGS)
   trireme_pkg_config(trireme ${torch_modules})
 endif()
