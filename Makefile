@@ -22,7 +22,7 @@ help:
 	@echo 'make mpi       build libtrireme_mpi.so alone, for your MPI (MPICC=/path/to/mpicc)'
 	@echo 'make install   install library, headers and command (PREFIX=/usr/local)'
 	@echo 'make format    format the sources in place'
-	@echo 'make clean     remove what was built (runs/ and the installed LibTorch stay)'
+	@echo 'make clean     remove what was built (runs/, what tools/gpu_pass found and the installed LibTorch stay)'
 	@echo 'LibTorch: TORCH_DIR=/path/to/torch uses yours; TORCH=cuda allows the large CUDA wheel.'
 
 train: build
@@ -61,4 +61,4 @@ format:
 	@tools/check_format --fix
 
 clean:
-	@rm -rf build build-*
+	@rm -rf build $(filter-out build-gpu-pass,$(wildcard build-*))

@@ -23,23 +23,31 @@ ROOT = setup.ROOT
 FOUND_BY = ["CC", "CXX", "CFLAGS", "CXXFLAGS", "LDFLAGS", "PKG_CONFIG_PATH", "CMAKE_PREFIX_PATH", "CUDACXX",
             "CUDA_HOME", "CUDA_PATH", "NCCL_ROOT", "TRIREME_DATA", "TRIREME_PYTHON",
             "TRIREME_TENSORBOARD_PYTHON", "TRIREME_S3_PYTHON"]
+# set(NAME VALUE CACHE …) and option(NAME "…" VALUE)
+DEFAULT = re.compile(r'^set\((\w+ .*) CACHE |^option\((\w+ )".*" (\w+)\)', re.MULTILINE)
 
 
 def cores():
     """Those that this process may use: by its affinity, and by the quota of its container."""
     count = len(os.sched_getaffinity(0))
+    quota, period = limit_of_container("cpu.max", "max 1").split()
+    return count if quota == "max" else max(1, min(count, -(-int(quota) // int(period))))
+
+
+def limit_of_container(name, none):
+    """A file of its control group (version 2), or `none`."""
     try:
-        quota, period = pathlib.Path("/sys/fs/cgroup/cpu.max").read_text(encoding="utf-8").split()
-        return max(1, min(count, -(-int(quota) // int(period))))
-    except (OSError, ValueError):  # no such file, or "max"
-        return count
+        return pathlib.Path("/sys/fs/cgroup", name).read_text(encoding="utf-8")
+    except OSError:
+        return none
 
 
-def compilers(count, memory_text):
+def compilers(count, memory_text, limit_text="max"):
     """How many compilers may run on `count` cores: each needs up to 2 GiB of the memory that is available, which
-    `memory_text` (/proc/meminfo) tells in kB."""
-    available = re.search(r"MemAvailable: +(\d+)", memory_text)
-    return max(1, min(count, int(available[1]) // 2**21)) if available else count
+    `memory_text` (/proc/meminfo) tells in kB, and of the container's `limit_text` (memory.max) in bytes."""
+    room = [int(available) // 2**21 for available in re.findall(r"MemAvailable: +(\d+)", memory_text)]
+    room += [int(limit) // 2**31 for limit in re.findall(r"\d+", limit_text)]
+    return max(1, min([count, *room]))
 
 
 def configure_command(folder, torch, options):
@@ -50,18 +58,31 @@ def configure_command(folder, torch, options):
     return command
 
 
+def defaults():
+    """The values of the tree's options. CMake keeps former ones in its cache: they need a fresh configuration."""
+    files = [*ROOT.glob("CMakeLists.txt"), *sorted(ROOT.glob("cmake/*.cmake"))]
+    return ["".join(found) for file in files for found in DEFAULT.findall(file.read_text(encoding="utf-8"))]
+
+
 def configure(folder, torch, options):
-    """Runs cmake unless the folder was configured by this very command already, where it finds the same."""
+    """Runs cmake unless the folder was configured by this very command already, where it finds the same and has the
+    same defaults."""
     command = configure_command(folder, torch, options)
-    wanted = {"command": command, "root": os.geteuid() == 0,
+    version = torch / "TorchConfigVersion.cmake" if torch else None
+    wanted = {"command": command, "root": os.geteuid() == 0, "defaults": defaults(),
+              "libtorch": version.read_text(encoding="utf-8") if version and version.is_file() else None,
               "environment": {name: os.environ.get(name) for name in FOUND_BY}}
     stamp = folder / "trireme-configured.json"
     try:
         before = json.loads(stamp.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         before = None
-    if before == wanted and (folder / "build.ninja").is_file():
+    whole = (folder / "build.ninja").is_file()
+    if before == wanted and whole:
         return
+    if before and whole and before.get("libtorch", wanted["libtorch"]) != wanted["libtorch"]:
+        # Replaced in its folder, maybe by older files, which Ninja would not see.
+        run(["ninja", "-C", str(folder), "-t", "clean"])
     stamp.unlink(missing_ok=True)
     setup.say(f"Configuring {os.path.relpath(folder, ROOT)}.")
     # Do not reuse what an older or unfinished configuration found with other options.
@@ -136,7 +157,8 @@ def build(folder, targets):
         sys.stdout.flush()
 
     memory = pathlib.Path("/proc/meminfo").read_text(encoding="utf-8")
-    command = ["ninja", "-C", str(folder), f"-j{compilers(cores(), memory)}", *targets]
+    count = compilers(cores(), memory, limit_of_container("memory.max", "max"))
+    command = ["ninja", "-C", str(folder), f"-j{count}", *targets]
     environment = {**os.environ, "NINJA_STATUS": "ninja %f/%t ", "CLICOLOR_FORCE": "1"}
     if not sys.stdout.isatty():
         del environment["CLICOLOR_FORCE"]
@@ -167,9 +189,10 @@ def main():
     except setup.SetupError as error:
         setup.say(f"set-up: {error}")
         sys.exit(2)
-    if not shutil.which("ninja"):
-        setup.say("set-up: no ninja on the PATH.")
-        sys.exit(2)
+    for program in ("cmake", "ninja"):
+        if not shutil.which(program):
+            setup.say(f"set-up: no {program} on the PATH.")
+            sys.exit(2)
     options = list(arguments.option)
     if arguments.torch == "none":
         options.append("TRIREME_LIBTORCH=OFF")

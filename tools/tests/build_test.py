@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Tests tools/build.py: what a build says while it runs, and what it passes on."""
+import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -43,6 +46,19 @@ class Compilers(unittest.TestCase):
         self.assertEqual(build.compilers(2, "MemAvailable:    8388608 kB\n"), 2)
         self.assertEqual(build.compilers(16, "MemAvailable:    8 kB\n"), 1)
         self.assertEqual(build.compilers(16, "MemTotal: 9 kB\n"), 16)
+
+    def test_a_container_may_have_less_memory_than_the_machine(self):
+        self.assertEqual(build.compilers(16, "MemAvailable:    80000000 kB\n", "6442450944\n"), 3)
+        self.assertEqual(build.compilers(16, "MemAvailable:    80000000 kB\n", "max\n"), 16)
+
+
+class Clean(unittest.TestCase):
+    def test_what_was_measured_stays(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("build", "build-core", "build-gpu-pass", "runs"):
+                pathlib.Path(folder, name).mkdir()
+            subprocess.run(["make", "-f", build.ROOT / "Makefile", "clean"], cwd=folder, check=True)
+            self.assertEqual(sorted(os.listdir(folder)), ["build-gpu-pass", "runs"])
 
 
 class Follow(unittest.TestCase):
