@@ -62,11 +62,11 @@ def missing_packages(wanted, dpkg_output):
 
 def apt_commands(missing, is_root, has_sudo):
     """The commands that install `missing`, or None where this user may not."""
-    prefix = [] if is_root else ["sudo"] if has_sudo else None
+    if not is_root and not has_sudo:
+        return None
+    prefix = [] if is_root else ["sudo", "DEBIAN_FRONTEND=noninteractive"]   # sudo drops the environment
     install = ["apt-get", "install", "-y", "--no-install-recommends",
                "-o", "DPkg::Lock::Timeout=300"] + missing
-    if prefix is None:
-        return None
     return [prefix + ["apt-get", "update"], prefix + install]
 
 
@@ -113,9 +113,19 @@ def install_packages(sections=()):
         say("This is no Debian: these parts (or their like) must be installed by you: "
             + " ".join(wanted))
         return
-    missing = missing_packages(wanted, query_dpkg(wanted))
-    if not missing:
+    if not missing_packages(wanted, query_dpkg(wanted)):
         return
+    with lock("tools/debian-packages.txt", "Another set-up installs Debian packages; waiting for it."):
+        missing = missing_packages(wanted, query_dpkg(wanted))   # it may have installed these
+        if missing:
+            apt_install(missing)
+    still = missing_packages(wanted, query_dpkg(wanted))
+    if still:
+        raise SetupError("apt-get said yes but these are still missing: " + " ".join(still))
+    configure_again()
+
+
+def apt_install(missing):
     commands = apt_commands(missing, os.geteuid() == 0, os.geteuid() != 0 and sudo_works())
     if commands is None:
         raise SetupError("Debian packages are missing, and this user is neither root nor may use sudo. "
@@ -123,15 +133,12 @@ def install_packages(sections=()):
     say(f"Installing {len(missing)} Debian packages: {' '.join(missing)}")
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     for command in commands:
-        if command[0] == "sudo":   # sudo drops the environment
-            command = ["sudo", "DEBIAN_FRONTEND=noninteractive", *command[1:]]
-        if subprocess.run(command, env=environment, stdout=sys.stderr, check=False).returncode != 0:
+        if subprocess.run(command, env=environment, stdout=sys.stderr, check=False).returncode == 0:
+            continue
+        if command[-1] != "update":
             raise SetupError(f"'{' '.join(command)}' failed (its own words are above). "
                              f"Mend that, or install by hand:\n\n  {by_hand(missing)}")
-    still = missing_packages(wanted, query_dpkg(wanted))
-    if still:
-        raise SetupError("apt-get said yes but these are still missing: " + " ".join(still))
-    configure_again()
+        say("'apt-get update' failed (its own words are above); going on with the package lists that are here.")
 
 
 # --- LibTorch -------------------------------------------------------------------------------------
@@ -239,15 +246,28 @@ class Venv:
             raise SetupError(f"{self.folder} is there but was not made by this set-up. Move it away, or "
                              "name the LibTorch to use: make train TORCH_DIR=/path/to/torch")
 
+    def clear(self):
+        """Leaves the mark alone, at any time: it may be interrupted."""
+        try:
+            self.folder.mkdir(exist_ok=True)
+            self.mark.write_text("Made by tools/setup.py, which may remove this folder.\n")
+            self.stamp.unlink(missing_ok=True)
+            for entry in self.folder.iterdir():
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                elif entry != self.mark:
+                    entry.unlink()
+        except OSError as error:
+            raise SetupError(f"{self.folder} cannot be emptied: {error}. Remove it yourself, then run the same make "
+                             "command again.") from error
+
     def create(self):
         """A fresh environment with pip in it, by the first Python that can."""
         tried = []
         for python in dict.fromkeys([shutil.which("python3"), "/usr/bin/python3"]):
             if not python or not os.access(python, os.X_OK):
                 continue
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder.mkdir()
-            self.mark.write_text("Made by tools/setup.py, which may remove this folder.\n")
+            self.clear()
             tried.append(python)
             if subprocess.run([python, "-m", "venv", str(self.folder)], stdout=sys.stderr,
                               check=False).returncode == 0 and self.pip("--version", quiet=True) == 0:

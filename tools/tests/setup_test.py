@@ -73,6 +73,38 @@ class Packages(unittest.TestCase):
             self.assertEqual(run.call_args.args[0][0], "dpkg-query")
 
 
+    def install(self, *answers, update=0):
+        """The commands that are run where dpkg-query gives these answers ("" or ALL) and apt-get update this code."""
+        wanted = setup.wanted_packages((setup.ROOT / "tools" / "debian-packages.txt").read_text())
+        there = "".join(f"{name} ii \n" for name in wanted)
+        with mock.patch.object(setup, "query_dpkg", side_effect=[there if one else "" for one in answers]), \
+                mock.patch.object(setup.os, "geteuid", return_value=0), \
+                mock.patch.object(setup.shutil, "which", return_value="/usr/bin/dpkg-query"), \
+                mock.patch.object(setup, "configure_again"), mock.patch.object(setup, "say"), \
+                mock.patch.object(setup.subprocess, "run") as run:
+            run.side_effect = lambda command, **_: mock.Mock(returncode=update if "update" in command else 0)
+            setup.install_packages()
+            return [call.args[0][1] for call in run.call_args_list]
+
+    def test_packages_come_from_the_lists_that_are_here_where_new_ones_cannot_be_had(self):
+        self.assertEqual(self.install(False, False, True), ["update", "install"])
+        self.assertEqual(self.install(False, False, True, update=100), ["update", "install"])
+
+    def test_what_another_set_up_has_installed_meanwhile_is_not_installed_again(self):
+        self.assertEqual(self.install(False, True, True), [])
+
+    def test_one_set_up_installs_packages_at_a_time(self):
+        held = []
+
+        def lock(name, busy):
+            held.append((name, busy))
+            return mock.MagicMock()
+
+        with mock.patch.object(setup, "lock", side_effect=lock):
+            self.install(False, False, True)
+        self.assertEqual(held, [("tools/debian-packages.txt", "Another set-up installs Debian packages; waiting for it.")])
+
+
 class Wheel(unittest.TestCase):
     def choose(self, what, allow_cuda=False, index=True):
         return setup.choose_wheel(what, allow_cuda, lambda: index, lambda _: "2.6 GB to download")
@@ -172,6 +204,19 @@ class Environment(Folder):
         self.assertFalse((venv.folder / "half-installed").exists())
         self.assertTrue(venv.mark.exists())
 
+    def test_one_whose_removal_was_interrupted_is_ours_and_not_whole(self):
+        venv, _ = self.whole()
+        with mock.patch.object(setup.shutil, "rmtree", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+            venv.create()
+        venv.check_ours()
+        self.assertIsNone(venv.torch())
+
+    def test_one_that_cannot_be_removed_stops_with_a_sentence(self):
+        venv, _ = self.whole()
+        with mock.patch.object(setup.shutil, "rmtree", side_effect=PermissionError(13, "Permission denied", "torch")), \
+                self.assertRaisesRegex(setup.SetupError, "cannot be emptied: .*Permission denied.* Remove it yourself"):
+            venv.create()
+
     def test_a_torn_stamp_another_version_or_a_lost_file_do_not_count(self):
         venv, config = self.whole()
         text = venv.stamp.read_text()
@@ -265,6 +310,30 @@ class Configure(Folder):
         for variable in ("CXX", "CXXFLAGS"):
             with mock.patch.dict(build.os.environ, {variable: "another"}):
                 self.assertIsNotNone(self.run_configure(folder, ["A=1"]))
+
+    def test_again_when_a_default_changes_which_the_cache_would_keep(self):
+        folder, cmake = self.root / "build", self.root / "cmake"
+        folder.mkdir()
+        cmake.mkdir()
+        (cmake / "a.cmake").write_text('set(BATCH 16 CACHE STRING "Sources")\noption(PCH "One (a floor)" ON)\n')
+        with mock.patch.object(build, "ROOT", self.root):
+            self.assertEqual(build.defaults(), ["BATCH 16", "PCH ON"])
+        self.run_configure(folder, [])
+        (folder / "build.ninja").touch()
+        self.assertIsNone(self.run_configure(folder, []))
+        (cmake / "a.cmake").write_text('set(BATCH 40 CACHE STRING "Sources")\n')
+        (folder / "CMakeCache.txt").touch()
+        self.assertIn("--fresh", self.run_configure(folder, []))
+
+    def test_a_libtorch_that_was_replaced_in_its_folder_is_built_for_anew(self):
+        folder, torch = self.root / "build", self.libtorch("mine")
+        folder.mkdir()
+        for version, expected in (("2.13.0", ["cmake"]), ("2.13.0", []), ("2.14.0", ["ninja", "cmake"])):
+            (torch / "TorchConfigVersion.cmake").write_text(f'set(PACKAGE_VERSION "{version}")\n')
+            with mock.patch.object(build, "run") as run, mock.patch.object(build, "ROOT", self.root):
+                build.configure(folder, torch, [])
+            self.assertEqual([call.args[0][0] for call in run.call_args_list], expected)
+            (folder / "build.ninja").touch()
 
     def test_a_folder_outside_the_tree_is_configured_too(self):
         with tempfile.TemporaryDirectory() as folder:
