@@ -17,6 +17,7 @@ Rules (docs/architecture.md, "Who may include whom"):
 """
 import collections
 import functools
+import os
 import pathlib
 import re
 import sys
@@ -75,7 +76,7 @@ class Tree:
         self.modules, self.faults = parse_layers((root / "layers.txt").read_text())
         self.files = [path.relative_to(root) for folder in
                       ("trireme", "apps", "examples", "tests", "bench")
-                      for path in sorted((root / folder).rglob("*")) if path.suffix in (".cc", ".h")]
+                      for path in sorted((root / folder).rglob("*")) if path.suffix in (".cc", ".h", ".inc", ".cu")]
 
     @functools.cache
     def text(self, path):
@@ -83,20 +84,17 @@ class Tree:
 
     @functools.cache
     def includes(self, path):
-        """[(line, name)] as written."""
-        found = []
-        for number, line in enumerate(self.text(path).splitlines(), 1):
-            match = INCLUDE.match(line)
-            if match:
-                found.append((number, match[2]))
-        return found
+        """[(line, name)]: one of ours by its path in the tree, also if it is written as ../net/a.h."""
+        matches = [(number, INCLUDE.match(line)) for number, line in enumerate(self.text(path).splitlines(), 1)]
+        return [(number, self.own(path, match[2]) or match[2]) for number, match in matches if match]
 
     @functools.cache
-    def resolve(self, path, name):
-        """Our own file that `name` means in `path`, or None."""
-        for candidate in (pathlib.Path(name), path.parent / name):
-            if (self.root / candidate).is_file():
-                return candidate
+    def own(self, path, name):
+        """The path in the tree of our file that `name` means in `path`, or None."""
+        for candidate in (path.parent / name, name):
+            found = os.path.normpath(candidate)
+            if (self.root / found).is_file():
+                return found
         return None
 
     @functools.cache
@@ -109,9 +107,8 @@ class Tree:
                 if name in found:
                     continue
                 found[name] = chain
-                own = self.resolve(here, name)
-                if own:
-                    queue.append((own, chain + (name,)))
+                if self.own(here, name):
+                    queue.append((pathlib.Path(name), chain + (name,)))
         return found
 
     def module_of(self, path):

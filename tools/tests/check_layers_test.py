@@ -59,6 +59,18 @@ class CheckLayers(unittest.TestCase):
         self.assert_refused({"trireme/base/a.h": '#include "trireme/net/transport.h"'},
                             "trireme/base/a.h:1", "base (floor 0) may not include net")
 
+    def test_an_include_by_a_relative_path_is_one_as_well(self):
+        self.assert_refused({"trireme/base/a.h": '#include "../net/transport.h"', "trireme/net/transport.h": ""},
+                            "trireme/base/a.h:1", "base (floor 0) may not include net")
+        self.assert_refused({"trireme/net/shm/a.cc": '#include "../tcp/b.h"', "trireme/net/tcp/b.h": ""},
+                            "net/shm", "net/tcp")
+
+    def test_files_of_one_name_in_two_folders_are_two(self):
+        files = {"trireme/net/a.cc": '#include "trireme/base/a.h"\n#include "b.h"', "trireme/net/b.h": "",
+                 "trireme/base/a.h": '#include "b.h"', "trireme/base/b.h": "#include <c10/util/Half.h>"}
+        self.assertIn("trireme/net/a.cc: net is without LibTorch but sees "
+                      "trireme/base/a.h > trireme/base/b.h > c10/util/Half.h", self.violations(files))
+
     def test_a_sub_folder_may_be_a_module_of_its_own(self):
         layers = LAYERS + "7 job/torch torch: base job tensor\n"
         good = {"trireme/job/torch/t.cc": '#include "trireme/job/a.h"\n#include <ATen/ATen.h>',
