@@ -15,6 +15,7 @@ MARK = {".cc": "//", ".h": "//", ".cu": "//", ".inc": "//", ".proto": "//", ".py
 OPENER = re.compile(r"(?:Of|What|Where|That)\b")
 PLAIN = {"seat": "placement, rank", "ballot": "vote", "goodbye": "leave", "nurse": "supervise", "obey": "apply, follow",
          "bad luck": "fault", "so-many": "every n-th", "nobody alive": "weak references"}
+WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")   # of a name such as LeavesTheGroup
 PICTURE = re.compile(r"(?<![a-zA-Z])(" + "|".join(PLAIN) + r")(?:s|ed|ing|th)?(?![a-zA-Z])")
 THIS = ("tools/check_words.py", "tools/tests/check_words_test.py", "CHANGELOG.md")
 
@@ -40,7 +41,7 @@ def faults(root):
         for number, comment in openers(mark, lines) if mark else ():
             yield f"{name}:{number}: begins with {comment.split()[0]}: give the sentence a subject and a verb"
         for number, line in enumerate(lines, 1):
-            for word in PICTURE.findall(line.lower()):
+            for word in PICTURE.findall(WORDS.sub("_", line).lower()):
                 yield f"{name}:{number}: {word}: say {PLAIN[word]}"
 
 

@@ -26,6 +26,8 @@ class Words(unittest.TestCase):
     def test_pictorial_words_in_names_comments_and_pages(self):
         self.assertEqual(self.faults("a.cc", "void obey_all();\nint seats;  // fine\nint season, seated_at;\n"),
                          ["trireme/a.cc:1", "trireme/a.cc:2", "trireme/a.cc:3"])
+        self.assertEqual(self.faults("b.cc", "class SeatMap;\nTEST(A, RanksObeyAll) {}\nint Season;\n"),
+                         ["trireme/b.cc:1", "trireme/b.cc:2"])
         self.assertEqual(self.faults("page.md", "A rank's bad luck.\n\nWhat it is.\n"), ["trireme/page.md:1"])
 
 

@@ -5,7 +5,7 @@
 namespace trireme::format {
 namespace {
 
-TEST(Printable, KeepsTextAndHidesWhatATerminalWouldObey) {
+TEST(Printable, KeepsTextAndHidesWhatATerminalWouldActOn) {
   EXPECT_EQ(printable("int main()\n\t{}"), "int main()\n\t{}");
   EXPECT_EQ(printable("gr\xC3\xBC\xC3\x9F \xF0\x9F\x9A\xA2"),
             "gr\xC3\xBC\xC3\x9F \xF0\x9F\x9A\xA2");
