@@ -11,7 +11,6 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEAD = re.compile(r"[)\]]\s*(const|noexcept|override|final|mutable|->\s*[\w:<>&*, ]+|\s)*\{\s*$")
-SCOPE = re.compile(r"^\s*(inline\s+)?(namespace|class|struct|enum|union|extern|template)\b")
 STRIP = re.compile(r'"(\\.|[^"\\])*"|\'(\\.|[^\'\\])\'|//.*')
 
 
@@ -29,10 +28,7 @@ def functions(text):
             if character == "{":
                 head = " ".join(lines[statement:number + 1]).strip()
                 inside = any(kind == "function" for kind, _, _ in stack)
-                kind = "scope"
-                if not inside and not SCOPE.match(head) and HEAD.search(code):
-                    kind = "function"
-                stack.append((kind, statement, head))
+                stack.append(("scope" if inside or not HEAD.search(code) else "function", statement, head))
                 statement = number + 1
             elif character == "}" and stack:
                 kind, start, head = stack.pop()
