@@ -168,7 +168,7 @@ def events(folder, kind):
         lines = (folder / "events.jsonl").read_text(errors="replace").splitlines()
     except OSError:
         return []
-    return [json.loads(line) for line in lines if line.startswith('{"event":"' + kind) and line.endswith("}")]
+    return [json.loads(line) for line in lines if line.startswith(f'{{"event":"{kind}"') and line.endswith("}")]
 
 
 def hash_of(options, folder):

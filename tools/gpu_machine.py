@@ -17,7 +17,7 @@ NEEDED = {
     "protobuf-compiler": "protoc", "protobuf-compiler-grpc": "grpc_cpp_plugin",
     "libgrpc++-dev": "grpcpp/grpcpp.h", "libprotobuf-dev": "google/protobuf/message.h",
     "libssl-dev": "openssl/sha.h", "libtomlplusplus-dev": "toml++/toml.h", "libcli11-dev": "CLI/CLI.hpp",
-    "nlohmann-json3-dev": "nlohmann/json.hpp",
+    "nlohmann-json3-dev": "nlohmann/json.hpp", "libcurl4-openssl-dev": "curl/curl.h",
     "libxxhash-dev": "xxhash.h", "zlib1g-dev": "zlib.h", "libgtest-dev": "gtest/gtest.h",
     "libgmock-dev": "gmock/gmock.h"}
 
@@ -139,7 +139,7 @@ def pack(build, folder, commit):
         raise setup.SetupError(f"There is no {' and no '.join(absent)}. Build first: python3 tools/build.py --torch cuda "
                                "--folder build-gpu trireme test.tests.gpu")
     mark = build / "commit"   # tools/build.py writes it
-    built = mark.read_text() or "unknown" if mark.is_file() else "an unknown commit"
+    built = mark.read_text() or commit if mark.is_file() else "an unknown commit"   # empty: git could not tell it
     if built != commit:
         raise setup.SetupError(f"{build} was built from {built}, and this tree is {commit}. Build it again: python3 "
                                "tools/build.py --torch cuda --folder build-gpu trireme test.tests.gpu")

@@ -72,8 +72,11 @@ class Tasks:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.end, self.whole = clock() + seconds, seconds
         self.path = self.folder / "state.json"
-        self.state = json.loads(self.path.read_text()) if self.path.is_file() else {}
         self.held = None
+        self.load()
+
+    def load(self):
+        self.state = json.loads(self.path.read_text()) if self.path.is_file() else {}
 
     def lock(self):
         """Held until this process ends. Raises Busy; two programs would disturb each other's measurements and files."""
@@ -81,6 +84,7 @@ class Tasks:
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.held = held
+            self.load()   # what another call has found meanwhile
         except OSError as error:
             held.close()
             raise Busy(f"Another call works in {self.folder}. Wait for its end.") from error

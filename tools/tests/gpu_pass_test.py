@@ -116,9 +116,11 @@ class GoingOn(Folder):
         first.lock()
         with self.assertRaisesRegex(Busy, f"Another call works in {self.folder}"):
             second.lock()
+        first.run(Task("speed", "quick", read=lambda _: {"value": 7}))
         first.held.close()
         second.lock()
         second.held.close()
+        self.assertEqual(second.found("quick"), {"value": 7}, "what the first call has found stays")
 
     def test_without_a_build_nothing_that_needs_it_runs(self):
         build = Task("build", "build", [["sh", "-c", "echo no compiler >&2; false"]])
@@ -187,6 +189,9 @@ echo '{"version": "2.13.0+cpu", "cuda": null, "folder": "/torch", "gpus": []}'
             gpu_machine.check_packed(packed, "abc")
         with self.assertRaisesRegex(setup.SetupError, "was built from an unknown commit, and this tree is abc"):
             gpu_machine.pack(build, packed, "abc")
+        (build / "commit").write_text("")   # git could not tell it: --commit does
+        gpu_machine.pack(build, packed, "abc")
+        shutil.rmtree(packed)
         (build / "commit").write_text("ab0")
         with self.assertRaisesRegex(setup.SetupError, "was built from ab0, and this tree is abc"):
             gpu_machine.pack(build, packed, "abc")
