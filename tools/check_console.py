@@ -40,7 +40,7 @@ def missing_lines(expected, printed):
     """Lines of `expected` that no line of `printed` is."""
     left = [line.rstrip() for line in printed.splitlines()]
     missing = []
-    for line in expected:
+    for line in sorted(expected, key=lambda line: "…" in line):   # whole lines first: "…" could take theirs
         if line.strip() == "…":
             continue
         pattern = re.compile(".*".join(re.escape(part) for part in line.rstrip().split("…")))

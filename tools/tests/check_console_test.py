@@ -28,6 +28,10 @@ class CheckConsole(unittest.TestCase):
     def test_a_line_that_is_not_printed_fails(self):
         self.assert_fails("```console\n$ echo a\nb\n```\n", "not printed")
 
+    def test_a_line_with_gaps_leaves_a_whole_line_its_own(self):
+        done = self.run_document("```console\n$ echo a 1; echo a 2\na …\na 1\n```\n")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_one_line_does_not_count_twice(self):
         self.assert_fails("```console\n$ echo a\na\na\n```\n", "not printed")
 
