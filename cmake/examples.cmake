@@ -10,7 +10,7 @@ foreach(folder ${folders})
   file(STRINGS ${examples}/${folder}/CMakeLists.txt comm REGEX "COMPONENTS comm")
   if(comm)
     list(APPEND without_libtorch ${folder})
-  else()
+  elseif(TRIREME_LIBTORCH)
     list(APPEND with_libtorch ${folder})
   endif()
 endforeach()
@@ -35,7 +35,7 @@ foreach(folder ${without_libtorch})
             -B ${PROJECT_BINARY_DIR}/examples/${folder} ${common} -DCMAKE_DISABLE_FIND_PACKAGE_Torch=ON
     COMMAND ${CMAKE_COMMAND} --build ${PROJECT_BINARY_DIR}/examples/${folder} -- --quiet)
 endforeach()
-if(TRIREME_LIBTORCH AND with_libtorch)
+if(with_libtorch)
   list(APPEND commands
     COMMAND ${CMAKE_COMMAND} -S ${installed} -B ${PROJECT_BINARY_DIR}/examples ${common}
             -DTorch_DIR=${Torch_DIR}
@@ -59,11 +59,7 @@ add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/examples.stamp
   COMMENT "Installing to build/stage and building the examples out of it" VERBATIM)
 add_custom_target(examples ALL DEPENDS ${PROJECT_BINARY_DIR}/examples.stamp)
 
-set(runnable ${without_libtorch})
-if(TRIREME_LIBTORCH)
-  list(APPEND runnable ${with_libtorch})
-endif()
-foreach(folder ${runnable})
+foreach(folder ${without_libtorch} ${with_libtorch})
   if(EXISTS ${examples}/${folder}/README.md)
     add_test(NAME examples/${folder} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
              COMMAND tools/check_console.py examples/${folder}/README.md)
