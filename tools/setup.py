@@ -90,9 +90,10 @@ def query_dpkg(wanted):
                           check=False).stdout
 
 
-def lock(name, busy):
-    """Locks a file of the tree until what it returns is closed, or this process ends. Says `busy` if it must wait."""
-    handle = open(ROOT / name, "r+", encoding="utf-8")  # NFS locks only what may be written
+def lock(name, busy, mode="r+"):   # NFS locks only what may be written
+    """Locks a file, by default of the tree, until what it returns is closed, or this process ends. Says `busy` if it must
+    wait."""
+    handle = open(ROOT / name, mode, encoding="utf-8")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -109,30 +110,33 @@ def configure_again():
 
 def install_packages(sections=()):
     wanted = wanted_packages((ROOT / "tools" / "debian-packages.txt").read_text(), sections)
-    if not shutil.which("dpkg-query"):
+    dpkg = shutil.which("dpkg-query")
+    if not dpkg:
         say("This is no Debian: these parts (or their like) must be installed by you: "
             + " ".join(wanted))
         return
-    if not missing_packages(wanted, query_dpkg(wanted)):
+    missing = missing_packages(wanted, query_dpkg(wanted))
+    if not missing:
         return
-    with lock("tools/debian-packages.txt", "Another set-up installs Debian packages; waiting for it."):
+    rights = os.geteuid() == 0, os.geteuid() != 0 and sudo_works()
+    if not any(rights):
+        raise SetupError("Debian packages are missing, and this user is neither root nor may use sudo. "
+                         "Run this, then the same make command again:\n\n  " + by_hand(missing))
+    # One set-up of the machine at a time, of any tree: apt-get update does not wait for another one.
+    with lock(dpkg, "Another set-up installs Debian packages; waiting for it.", "r"):
         missing = missing_packages(wanted, query_dpkg(wanted))   # it may have installed these
         if missing:
-            apt_install(missing)
+            apt_install(missing, *rights)
     still = missing_packages(wanted, query_dpkg(wanted))
     if still:
         raise SetupError("apt-get said yes but these are still missing: " + " ".join(still))
     configure_again()
 
 
-def apt_install(missing):
-    commands = apt_commands(missing, os.geteuid() == 0, os.geteuid() != 0 and sudo_works())
-    if commands is None:
-        raise SetupError("Debian packages are missing, and this user is neither root nor may use sudo. "
-                         "Run this, then the same make command again:\n\n  " + by_hand(missing))
+def apt_install(missing, is_root, has_sudo):
     say(f"Installing {len(missing)} Debian packages: {' '.join(missing)}")
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
-    for command in commands:
+    for command in apt_commands(missing, is_root, has_sudo):
         if subprocess.run(command, env=environment, stdout=sys.stderr, check=False).returncode == 0:
             continue
         if command[-1] != "update":
@@ -247,7 +251,7 @@ class Venv:
                              "name the LibTorch to use: make train TORCH_DIR=/path/to/torch")
 
     def clear(self):
-        """Leaves the mark alone, at any time: it may be interrupted."""
+        """Empties the folder except for the mark, which is there at any time: this may be interrupted."""
         try:
             self.folder.mkdir(exist_ok=True)
             self.mark.write_text("Made by tools/setup.py, which may remove this folder.\n")

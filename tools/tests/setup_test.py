@@ -1,4 +1,5 @@
 """The decisions of tools/setup.py, fed with made-up answers of dpkg-query and pip."""
+import contextlib
 import json
 import pathlib
 import sys
@@ -73,6 +74,9 @@ class Packages(unittest.TestCase):
             self.assertEqual(run.call_args.args[0][0], "dpkg-query")
 
 
+    def setUp(self):
+        self.locks = []
+
     def install(self, *answers, update=0):
         """The commands that are run where dpkg-query gives these answers ("" or ALL) and apt-get update this code."""
         wanted = setup.wanted_packages((setup.ROOT / "tools" / "debian-packages.txt").read_text())
@@ -81,7 +85,8 @@ class Packages(unittest.TestCase):
                 mock.patch.object(setup.os, "geteuid", return_value=0), \
                 mock.patch.object(setup.shutil, "which", return_value="/usr/bin/dpkg-query"), \
                 mock.patch.object(setup, "configure_again"), mock.patch.object(setup, "say"), \
-                mock.patch.object(setup.subprocess, "run") as run:
+                mock.patch.object(setup, "lock") as lock, mock.patch.object(setup.subprocess, "run") as run:
+            lock.side_effect = lambda *words: contextlib.nullcontext(self.locks.append(words))
             run.side_effect = lambda command, **_: mock.Mock(returncode=update if "update" in command else 0)
             setup.install_packages()
             return [call.args[0][1] for call in run.call_args_list]
@@ -92,17 +97,7 @@ class Packages(unittest.TestCase):
 
     def test_what_another_set_up_has_installed_meanwhile_is_not_installed_again(self):
         self.assertEqual(self.install(False, True, True), [])
-
-    def test_one_set_up_installs_packages_at_a_time(self):
-        held = []
-
-        def lock(name, busy):
-            held.append((name, busy))
-            return mock.MagicMock()
-
-        with mock.patch.object(setup, "lock", side_effect=lock):
-            self.install(False, False, True)
-        self.assertEqual(held, [("tools/debian-packages.txt", "Another set-up installs Debian packages; waiting for it.")])
+        self.assertEqual(self.locks, [("/usr/bin/dpkg-query", "Another set-up installs Debian packages; waiting for it.", "r")])
 
 
 class Wheel(unittest.TestCase):
