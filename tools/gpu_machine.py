@@ -151,7 +151,17 @@ def pack(build, folder, commit):
     except OSError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+    (folder / "libtorch").write_text(libtorch_of(build))
     (folder / "commit").write_text(commit)
+
+
+def libtorch_of(build):
+    """Its version, such as 2.13, for which a build was configured; empty where that is not known."""
+    try:
+        text = json.loads((build / "trireme-configured.json").read_text())["libtorch"]
+    except (OSError, ValueError, KeyError):
+        return ""
+    return re.search(r"\d+\.\d+", text)[0] if text else ""
 
 
 def copy_build(build, programs, folder):
@@ -172,6 +182,15 @@ def check_packed(folder, commit):
     if marker.read_text() != commit:
         raise setup.SetupError(f"{folder} was built from {marker.read_text()}, and this tree is {commit}. Build and pack "
                                "this one, or name the commit with --commit.")
+
+
+def check_torch(folder, torch):
+    """LibTorch's classes differ between its minor versions, of which nothing else would say anything."""
+    mark = folder / "libtorch"
+    built = mark.read_text() if mark.is_file() else ""
+    if built and not f"{torch.version}.".startswith(f"{built}."):
+        raise setup.SetupError(f"{folder} was built with LibTorch {built}, and {torch.describe()} is another one. Name a "
+                               f"Python with torch {built} with --python, or build and pack with this one.")
 
 
 def environment_of(packed, torch):

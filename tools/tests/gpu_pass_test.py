@@ -201,6 +201,7 @@ echo '{"version": "2.13.0+cpu", "cuda": null, "folder": "/torch", "gpus": []}'
         with self.assertRaisesRegex(setup.SetupError, "holds other files"):
             gpu_machine.pack(build, packed, "abc")
         (packed / "letter").unlink()
+        (build / "trireme-configured.json").write_text(json.dumps({"libtorch": 'set(PACKAGE_VERSION "2.11.0")\n'}))
         for _ in range(2):
             gpu_machine.pack(build, packed, "abc")
         gpu_machine.check_packed(packed, "abc")
@@ -209,6 +210,9 @@ echo '{"version": "2.13.0+cpu", "cuda": null, "folder": "/torch", "gpus": []}'
         for program in gpu_machine.PROGRAMS:
             self.assertTrue(os.access(packed / program, os.X_OK))
         torch = gpu_machine.Torch("a", "2.11.0+cu130", "13.0", "/site/torch", [])
+        gpu_machine.check_torch(packed, torch)
+        with self.assertRaisesRegex(setup.SetupError, "was built with LibTorch 2.11, and a .torch 2.13.0"):
+            gpu_machine.check_torch(packed, gpu_machine.Torch("a", "2.13.0+cu130", "13.0", "/site/torch", []))
         self.assertTrue(gpu_machine.environment_of(packed, torch)["LD_LIBRARY_PATH"]
                         .startswith(f"{packed}/lib:/site/torch/lib:/site/nvidia/nccl/lib"))
 
