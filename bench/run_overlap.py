@@ -18,7 +18,7 @@ OVERLAP = {"overlap": True, "after backward": False}
 
 def parse():
     parser = turns.parser(__doc__, steps=8)
-    parser.add_argument("--rates", type=float, nargs="+", default=[2.5e8, 5e8, 1e9], help="bytes a second")
+    parser.add_argument("--rates", type=turns.positive, nargs="+", default=[2.5e8, 5e8, 1e9], help="bytes a second")
     parser.add_argument("--sequences", type=int, default=4, help="of a rank, each of 128 tokens")
     return parser.parse_args()
 

@@ -56,6 +56,13 @@ def at_least(least, why=""):
     return number
 
 
+def positive(text):
+    """A type of arguments: numbers above 0."""
+    if not float(text) > 0:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return float(text)
+
+
 def new_file(text):
     """A type of arguments: a file that is written at the end. A folder that is absent is said before hours of measuring."""
     if not pathlib.Path(text).absolute().parent.is_dir():
@@ -155,7 +162,7 @@ def events_of(options, command, silence=None, steps=None):
     """The JSON objects that a program prints. If it fails, or prints nothing for `silence` seconds (SECONDS_OF_SILENCE),
     the bench ends with what it said. One that does not end after `steps` steps is killed and counts."""
     command = [*(["chrt", "-r", "10"] if options.priority else []), *map(str, command)]
-    events = []
+    events, other = [], []
 
     def stepped():
         return steps is not None and sum(event.get("event") == "step" for event in events) >= steps
@@ -170,7 +177,9 @@ def events_of(options, command, silence=None, steps=None):
                 for line in lines_of(program, limit):
                     if found := JSON_LINE.fullmatch(line):
                         events.append(json.loads(found[1]))
-                if code := program.wait(limit()):
+                    else:
+                        other.append(line.decode(errors="replace") + "\n")
+                if (code := program.wait(limit())) or not events:
                     how = f"ended with {code}"
         except (TimeoutError, subprocess.TimeoutExpired):
             if stepped():
@@ -179,7 +188,7 @@ def events_of(options, command, silence=None, steps=None):
                 how = f"was killed: it printed nothing for {limit()} s"
         if how:
             errors.seek(0)
-            sys.exit(f"'{' '.join(command)}' {how}:\n{errors.read()[-2000:]}")
+            sys.exit(f"'{' '.join(command)}' {how}:\n{(''.join(other) + errors.read())[-2000:]}")
     return events
 
 
