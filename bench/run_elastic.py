@@ -13,12 +13,10 @@ import tempfile
 
 import turns
 
-CONFIG = turns.HERE.parent / "configs" / "gpt-nano.toml"
-
 
 def parse():
     parser = turns.parser(__doc__, rounds=5, steps=400)
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=turns.at_least(1), default=2)
     return parser.parse_args()
 
 
@@ -28,10 +26,9 @@ def commands(options, data, out):
     copies = elastic + ["--set", "checkpoint.memory=1"]
     kinds = {("plain", "as ever"): [], ("plain", "elastic"): elastic,
              ("zero1", "as ever"): [], ("zero1", "elastic"): elastic, ("zero1", "elastic, copies in memory"): copies}
-    return {(strategy, kind): [str(pathlib.Path(options.build) / "bin" / "trireme"), "train", str(CONFIG), "--ranks",
-                               str(options.ranks), "--data", str(data), "--json", "--out", f"{out}-{number}",
-                               "--set", f"train.steps={options.steps}", "--set", "train.validate_every=0",
-                               "--set", f"parallel.sync={strategy}", "--set", "checkpoint.every=0", *words]
+    quiet = {"train.validate_every": 0, "checkpoint.every": 0}
+    return {(strategy, kind): turns.train(options, data, f"{out}-{number}", quiet | {"parallel.sync": strategy}, *words,
+                                          ranks=options.ranks, config="configs/gpt-nano.toml")
             for number, ((strategy, kind), words) in enumerate(kinds.items())}
 
 

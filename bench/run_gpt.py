@@ -35,12 +35,16 @@ SHAPES = {
 def parse():
     parser = turns.parser(__doc__, steps=15)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=turns.at_least(1), default=2)
     parser.add_argument("--shape", choices=SHAPES, default="small",
                         help="GPT of 10.9, 85 or 124 million parameters, BERT-base's encoder, ResNet-18 on 32 x 32")
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=["ddp", "zero1", "fsdp2"])
-    return parser.parse_args()
+    options = parser.parse_args()
+    if SHAPES[options.shape][1]["global-batch"] % options.ranks != 0:
+        parser.error(f"{options.ranks} ranks cannot have equal parts of the {SHAPES[options.shape][1]['global-batch']} samples "
+                     f"of a step of {options.shape}")
+    return options
 
 
 def write_images(folder):
@@ -67,7 +71,7 @@ def commands(options, data, out):
             sync = PEERS[peer][0]
             found[f"{sync} {precision}"] = turns.train(
                 options, data, f"{out}-{sync}-{precision}",
-                {"train.precision": precision, "parallel.sync": sync} | own, ranks=options.ranks, model=model)
+                {"train.precision": precision, "parallel.sync": sync} | own, ranks=options.ranks, config=f"bench/{model}.toml")
             found[f"peer {peer} {precision}"] = [
                 options.python, str(turns.HERE / "peers" / "torch_gpt.py"), "--parallel", peer, *peer_words]
     return found

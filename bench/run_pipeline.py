@@ -22,9 +22,9 @@ PEERS = ("gpipe", "1f1b")
 
 
 def parse():
-    parser = turns.parser(__doc__)
+    parser = turns.parser(__doc__, least_rounds=0)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--picture", help="write an SVG of the traced steps here")
+    parser.add_argument("--picture", type=turns.new_file, help="write an SVG of the traced steps here")
     return parser.parse_args()
 
 

@@ -27,10 +27,11 @@ def parse():
 
 
 @contextlib.contextmanager
-def hogs(count):
+def hogs(options, count):
     """`count` processes that compute on the last core, for as long as the context and this process live."""
-    core, busy = max(os.sched_getaffinity(0)), f"import os\nwhile os.getppid() == {os.getpid()}: pass"
-    running = [subprocess.Popen([sys.executable, "-c", busy], preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+    core = max(os.sched_getaffinity(0))
+    command = [sys.executable, "-c", f"import os\nwhile os.getppid() == {os.getpid()}: pass"]
+    running = [subprocess.Popen(turns.prioritised(options, command), preexec_fn=lambda: os.sched_setaffinity(0, {core}))
                for _ in range(count)]
     try:
         yield
@@ -55,7 +56,7 @@ def measure(options):
             for count in options.hogs:
                 for kind in ("equal", "auto"):
                     print(f"round {number + 1} of {options.rounds}: {count} hogs, {kind}", file=sys.stderr, flush=True)
-                    with hogs(count):
+                    with hogs(options, count):
                         all_events = events(options, data, pathlib.Path(folder) / f"{number}-{count}-{kind}", kind)
                     steps = [one for one in all_events if one["event"] == "step"]
                     losses.add(steps[-1]["loss"])

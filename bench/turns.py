@@ -102,16 +102,16 @@ def build(options, *targets):
         sys.exit(f"{why}\n{', '.join(targets)} cannot be built in {options.build}, which tools/build.py makes")
 
 
-def trireme(options, verb, data, values, *words, ranks=2, model="gpt"):
-    """`trireme VERB bench/MODEL.toml` with `values` set: config key -> value."""
-    return [str(pathlib.Path(options.build) / "bin" / "trireme"), verb, str(HERE / f"{model}.toml"), "--ranks", str(ranks),
+def trireme(options, verb, data, values, *words, ranks=2, config="bench/gpt.toml"):
+    """`trireme VERB CONFIG` with `values` set: config key -> value."""
+    return [str(pathlib.Path(options.build) / "bin" / "trireme"), verb, str(HERE.parent / config), "--ranks", str(ranks),
             "--data", str(data), "--json", *words,
             *(word for key, value in values.items() for word in ("--set", f"{key}={value}"))]
 
 
-def train(options, data, out, values, **more):
+def train(options, data, out, values, *words, **more):
     """`trireme train` of options.steps steps into the folder `out`."""
-    return trireme(options, "train", data, {"train.steps": options.steps} | values, "--out", str(out), **more)
+    return trireme(options, "train", data, {"train.steps": options.steps} | values, "--out", str(out), *words, **more)
 
 
 def compiler_headers():
@@ -132,6 +132,10 @@ def write_data(path, folder=None):
             if file.is_file():
                 out.write(file.read_bytes())
     partial.rename(path)
+
+
+def prioritised(options, command):
+    return [*(["chrt", "-r", "10"] if options.priority else []), *map(str, command)]
 
 
 def lines_of(program, limit):
@@ -161,7 +165,7 @@ def started(command, errors):
 def events_of(options, command, silence=None, steps=None):
     """The JSON objects that a program prints. If it fails, or prints nothing for `silence` seconds (SECONDS_OF_SILENCE),
     the bench ends with what it said. One that does not end after `steps` steps is killed and counts."""
-    command = [*(["chrt", "-r", "10"] if options.priority else []), *map(str, command)]
+    command = prioritised(options, command)
     events, other = [], []
 
     def stepped():
