@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 WARM_UP = 3
@@ -163,7 +164,7 @@ def started(command, errors):
 
 
 def events_of(options, command, silence=None, steps=None):
-    """The JSON objects that a program prints. If it fails, or prints nothing for `silence` seconds (SECONDS_OF_SILENCE),
+    """The JSON objects that a program prints; their "at" is the second, of the monotonic clock, when each came. If it fails, or prints nothing for `silence` seconds (SECONDS_OF_SILENCE),
     the bench ends with what it said. One that does not end after `steps` steps is killed and counts."""
     command = prioritised(options, command)
     events, other = [], []
@@ -180,7 +181,7 @@ def events_of(options, command, silence=None, steps=None):
             with started(command, errors) as program:
                 for line in lines_of(program, limit):
                     if found := JSON_LINE.fullmatch(line):
-                        events.append(json.loads(found[1]))
+                        events.append(json.loads(found[1]) | {"at": time.monotonic()})
                     else:
                         other.append(line.decode(errors="replace") + "\n")
                 if (code := program.wait(limit())) or not events:

@@ -90,7 +90,10 @@ class Turns(unittest.TestCase):
 
     def test_lines_behind_the_number_of_a_rank_are_read(self):
         words = "print('[ps 0] {\"a\": 1}'); print('Hello {}'); print('{\"b\": {}}')"
-        self.assertEqual(turns.events_of(OPTIONS, [sys.executable, "-c", words]), [{"a": 1}, {"b": {}}])
+        start = time.monotonic()
+        first, second = turns.events_of(OPTIONS, [sys.executable, "-c", words])
+        self.assertTrue(start < first.pop("at") <= second.pop("at") <= time.monotonic())
+        self.assertEqual((first, second), ({"a": 1}, {"b": {}}))
 
     def test_the_folder_of_a_run_leaves_with_it(self):
         with tempfile.TemporaryDirectory() as folder:
