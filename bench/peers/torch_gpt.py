@@ -157,7 +157,10 @@ def parse():
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: with --parallel none")
     parser.add_argument("--profile", help="with --parallel none: write the profile of three steps to this file")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.parallel != "none" and options.global_batch % options.ranks != 0:
+        parser.error(f"{options.ranks} ranks cannot have equal parts of --global-batch {options.global_batch}")
+    return options
 
 
 def main():
