@@ -45,7 +45,12 @@ def machine():
     family, model = int(facts.get("cpu family", 0)), int(facts.get("model", 0))
     known = [name for first, name in GENERATIONS.get((facts.get("vendor_id"), family), []) if model >= first]
     generation = known[-1] if known else f"family {family}, model {model}"
-    return f"{facts.get('model name', 'unknown')} ({generation}), {len(os.sched_getaffinity(0))} cores"
+    return f"{facts.get('model name', 'unknown')} ({generation}), {cores()} cores"
+
+
+def cores():
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def at_least(least, why=""):
@@ -151,16 +156,33 @@ def lines_of(program, limit):
     raise TimeoutError
 
 
+def descendants(root):
+    """Process ids of `root` and of all that it started; launchers put theirs in groups of their own."""
+    children = {}
+    for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(entry.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue  # it has ended
+        children.setdefault(parent, []).append(int(entry.parent.name))
+    found = [root]
+    for one in found:
+        found += children.get(one, [])
+    return found
+
+
 @contextlib.contextmanager
-def started(command, errors):
+def started(command, errors=None, environment=None):
     """A program that is killed with all that it has started, however the context ends."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=os.environ | ENVIRONMENT,
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=os.environ | (environment or ENVIRONMENT),
                           start_new_session=True) as program:
         try:
             yield program
         finally:
             if program.poll() is None:
-                os.killpg(program.pid, signal.SIGKILL)
+                for one in descendants(program.pid):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(one, signal.SIGKILL)
 
 
 def events_of(options, command, silence=None, steps=None):
