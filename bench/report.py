@@ -3,7 +3,7 @@
 
     bench/report.py build/bench/comm.json [--docs docs]
 
-Prints Markdown; with --docs it writes docs/images/comm-*.svg and replaces the parts of
+Prints Markdown; with --docs it also writes docs/images/comm-*.svg and replaces the parts of
 docs/benchmarks.md that stand between <!-- comm NAME --> and <!-- end -->."""
 import argparse
 import json
@@ -215,11 +215,10 @@ def main():
     parser.add_argument("--docs", type=pathlib.Path, help="the folder to write into")
     options = parser.parse_args()
     texts, plots = parts(load(options.figures))
+    for name, text in texts.items():
+        print(f"## {name}\n\n{text}\n")
     if options.docs:
         write_docs(options.docs, texts, plots)
-    else:
-        for name, text in texts.items():
-            print(f"## {name}\n\n{text}\n")
 
 
 if __name__ == "__main__":
