@@ -110,6 +110,7 @@ def table(figures, options):
 
 def main():
     options = parse()
+    turns.need_torch(options.python)
     figures = measure(options)
     turns.finish(options, table(figures, options), figures)
 

@@ -94,6 +94,8 @@ def table(figures):
 
 def main():
     options = parse()
+    if options.rounds > 0:
+        turns.need_torch(options.python)
     figures = measure(options)
     turns.finish(options, table(figures), figures)
 

@@ -64,6 +64,7 @@ def table(figures):
 
 def main():
     options = parse()
+    turns.need_torch(options.python)
     figures = measure(options)
     turns.finish(options, table(figures), figures)
 

@@ -78,7 +78,10 @@ def new_file(text):
 
 def parser(about, rounds=3, steps=10, least_rounds=1, warm_up=WARM_UP):
     """Of a bench whose docstring is `about`: --build, --rounds, --steps, --priority, --json. rounds, steps: the defaults,
-    or None if the bench has no such option."""
+    or None if the bench has no such option. From now on a signal that asks the bench to end also ends what it runs."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     found = argparse.ArgumentParser(description=about.splitlines()[0])
     found.add_argument("--build", default=str(HERE.parent / "build"))
     if rounds is not None:
@@ -94,6 +97,11 @@ def has_module(python, module):
     """Whether this Python, a path or a command, can import a module."""
     return shutil.which(python) is not None and subprocess.run(
         [python, "-c", f"import {module}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def need_torch(python):
+    if not has_module(python, "torch.distributed"):
+        sys.exit(f"{python} cannot import torch.distributed: --python names a Python with PyTorch, such as .venv/bin/python")
 
 
 def why_not_built(build, *targets):

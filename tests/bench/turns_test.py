@@ -5,6 +5,8 @@ import contextlib
 import io
 import os
 import pathlib
+import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +29,19 @@ with open(sys.argv[1] + ".part", "w") as file:
 os.rename(sys.argv[1] + ".part", sys.argv[1])
 print("{nonsense}", flush=True)
 time.sleep(1000)
+"""
+BENCH = """
+import os, sys, turns
+read = turns.lines_of
+
+def lines_of(program, limit):
+    with open(sys.argv[1] + ".part", "w") as file:
+        file.write(str(program.pid))
+    os.rename(sys.argv[1] + ".part", sys.argv[1])
+    return read(program, limit)
+
+turns.lines_of = lines_of
+turns.events_of(turns.parser("About.").parse_args([]), ["sleep", "1000"])
 """
 OPTIONS = argparse.Namespace(steps=5, priority=False)
 
@@ -84,6 +99,16 @@ class Turns(unittest.TestCase):
                     turns.events_of(OPTIONS, command)
                 self.assertTrue(ended(int(path.read_text())))
 
+    def test_a_bench_that_is_asked_to_end_ends_its_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "program")
+            with subprocess.Popen([sys.executable, "-c", BENCH, path], cwd=turns.HERE) as process:
+                while not path.exists() and process.poll() is None:
+                    time.sleep(0.01)
+                process.terminate()
+            self.assertEqual(process.returncode, 128 + signal.SIGTERM)
+            self.assertTrue(ended(int(path.read_text())))
+
     def test_a_program_that_ends_early_is_no_measure(self):
         with self.assertRaisesRegex(SystemExit, "ended after 5 of 6 steps"):
             turns.run(argparse.Namespace(steps=6, priority=False), [sys.executable, "-c", STEPS])
@@ -117,6 +142,8 @@ class Turns(unittest.TestCase):
         self.assertFalse(turns.has_module("/nowhere/python", "json"))
         with mock.patch.dict(os.environ, PATH=str(pathlib.Path(sys.executable).parent)):
             self.assertTrue(turns.has_module(pathlib.Path(sys.executable).name, "json"))
+        with self.assertRaisesRegex(SystemExit, "--python names a Python with PyTorch"):
+            turns.need_torch("/nowhere/python")
 
     def test_a_program_that_fails_ends_the_bench_with_what_it_said(self):
         with self.assertRaisesRegex(SystemExit, "ended with 3:\nwhy"):
