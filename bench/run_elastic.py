@@ -6,10 +6,8 @@
 configs/gpt-nano.toml. Every round trains plainly, with --elastic 1:RANKS, and, under zero1, without and with elastic and
 copies of each rank's state in the other's memory (checkpoint.memory = 1). Cost: the ratio of a round's median steps - 1, the
 median of the rounds. All runs of a strategy end with the same loss, or the bench fails."""
-import pathlib
 import statistics
 import sys
-import tempfile
 
 import turns
 
@@ -35,13 +33,9 @@ def commands(options, data, out):
 def measure(options):
     """(strategy, kind) -> the median step of each round, in seconds"""
     found, losses = {}, {}
-    with tempfile.TemporaryDirectory() as folder:
-        data = pathlib.Path(folder) / "headers.txt"
-        turns.write_data(data)
-        for who, seconds, _, loss in turns.in_turns(
-                options, lambda number: commands(options, data, pathlib.Path(folder) / f"run-{number}")):
-            found.setdefault(who, []).append(statistics.median(seconds))
-            losses.setdefault(who[0], set()).add(loss)
+    for who, seconds, _, loss in turns.trainings(options, commands):
+        found.setdefault(who, []).append(statistics.median(seconds))
+        losses.setdefault(who[0], set()).add(loss)
     if any(len(one) != 1 for one in losses.values()):
         sys.exit(f"runs of one strategy end with different losses: {losses}")
     return found

@@ -10,11 +10,9 @@ runs parallel.sync = plain, against ZeroRedundancyOptimizer zero1, against FSDP2
 Every round runs each program once; a program's figure is the median of its steps over all rounds, without
 each run's first three.
 """
-import pathlib
 import random
 import statistics
 import sys
-import tempfile
 
 import turns
 
@@ -79,16 +77,13 @@ def commands(options, data, out):
 
 def measure(options):
     figures = {}
-    with tempfile.TemporaryDirectory() as folder:
-        data = pathlib.Path(folder) / "data"
-        write_images(data) if SHAPES[options.shape][0] == "resnet18" else turns.write_data(data)
-        for who, seconds, exposed, loss in turns.in_turns(
-                options, lambda number: commands(options, data, pathlib.Path(folder) / f"run-{number}")):
-            figure = figures.setdefault(who, {"steps": [], "losses": [], "exposed": []})
-            if exposed is not None:
-                figure["exposed"].append(exposed)
-            figure["steps"] += seconds
-            figure["losses"].append(loss)
+    write = write_images if SHAPES[options.shape][0] == "resnet18" else turns.write_data
+    for who, seconds, exposed, loss in turns.trainings(options, commands, write):
+        figure = figures.setdefault(who, {"steps": [], "losses": [], "exposed": []})
+        if exposed is not None:
+            figure["exposed"].append(exposed)
+        figure["steps"] += seconds
+        figure["losses"].append(loss)
     for figure in figures.values():
         figure["median"] = statistics.median(figure["steps"])
     return figures

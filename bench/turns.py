@@ -252,6 +252,14 @@ def in_turns(options, commands):
             yield who, *found
 
 
+def trainings(options, commands, write=write_data):
+    """in_turns() of commands(options, data, out): what write() writes, and how the names of a round's folders begin."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        write(folder / "data")
+        yield from in_turns(options, lambda number: commands(options, folder / "data", folder / f"run-{number}"))
+
+
 def finish(options, rows, figures):
     """Prints the machine and a table's rows, and writes the figures where --json says."""
     rounds = f", {options.rounds} rounds" if "rounds" in options else ""

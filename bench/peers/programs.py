@@ -116,7 +116,7 @@ class Programs:
         if self.transport != "shm" or self.what in ("gather", "scatter"):
             return True  # it has none
         program, folder = self.options.build / "bin" / "bench.comm_oneccl", self.options.oneccl
-        if not oneccl.build(folder, program):
+        if self.options.no_build and not program.exists() or not oneccl.build(folder, program):
             return False
         self.found["oneccl"] = lambda sizes: oneccl.command(folder, program, self.what, self.ranks,
                                                             self.seconds, sizes)

@@ -61,6 +61,10 @@ class Report(unittest.TestCase):
         self.assertIn("| 1 MiB | - | 100.00 µs | - | 19.00 µs | - |", texts["all_reduce-2"])
         self.assertIn("64 KiB 10.00x, 1 MiB - | missed at 1 MiB", target_row(texts["targets"], "arena: 4x Open MPI"))
 
+    def test_bytes_are_told_in_whole_units(self):
+        self.assertEqual([report.text_of(size) for size in (8, KIB64, 100000, 3 << 19, 127 * MIB)],
+                         ["8 B", "64 KiB", "100000 B", "1536 KiB", "127 MiB"])
+
     def test_nothing_of_ours_is_no_table(self):
         self.assertEqual(report.own_table({}), "")
         self.assertEqual(report.peer_table({}), "")
