@@ -49,7 +49,7 @@ def train(options, data, folder, every, number):
     events = turns.events_of(options, turns.train(
         options, data, run, SHAPE | {"checkpoint.every": every, "checkpoint.path": path}, ranks=1, config="configs/gpt-nano.toml"))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    for used in filter(None, (run, path)):
+    for used in filter(None, (run, path.removeprefix("file://"))):
         shutil.rmtree(used, ignore_errors=True)  # not what is behind an s3:// address
     ends = {event["step"]: event["at"] for event in events if event["event"] == "step"}
     return (ends[options.steps] - ends[turns.WARM_UP],

@@ -103,7 +103,7 @@ def chosen(options, name, many):
 
 
 def measure(options, what, ranks, transport, all_sizes):
-    """program -> size -> seconds; of the yardstick's stream, too"""
+    """program -> size -> seconds; of the yardstick's stream, too. A peer that has no figure is left out."""
     programs = Programs(options, what, ranks, transport).found
     runs = {name: {} for name in programs}
     for number in range(options.rounds):
@@ -113,7 +113,8 @@ def measure(options, what, ranks, transport, all_sizes):
                     continue
                 print(f"{what}, {ranks} ranks, {transport}, round {number + 1}: {name} {sizes}", file=sys.stderr)
                 add_figures(runs[name], options, command, sizes, ranks)
-    figures = {name: chosen(options, name, one["seconds"]) for name, one in runs.items() if "seconds" in one}
+    figures = {name: chosen(options, name, one.get("seconds", {})) for name, one in runs.items()
+               if "seconds" in one or name in report.OURS}
     streams = [one["stream_seconds"] for one in runs.values() if "stream_seconds" in one]
     return figures | {"stream": chosen(options, "stream", one) for one in streams}
 

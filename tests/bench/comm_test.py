@@ -40,6 +40,11 @@ class Comm(unittest.TestCase):
         self.assertEqual(figures, {"arena": {8: 1.0}})
         self.assertIn("arena, 16 bytes: left out, as 2 of 3 rounds ended", said)
 
+    def test_a_program_of_ours_that_never_ends_keeps_its_column(self):
+        figures, _ = measured(lambda sizes: [])
+        self.assertEqual(figures, {"arena": {}})
+        self.assertIn("arena", run_comm.report.tables(figures | {"yard": {8: 1.0}}))
+
     def test_a_silent_program_is_killed_and_its_lines_count(self):
         def silent(program, limit):
             yield b'{"bytes": 8, "seconds": 1.0}'
