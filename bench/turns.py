@@ -194,8 +194,9 @@ def started(command, errors=None, environment=None):
 
 
 def events_of(options, command, silence=None, steps=None):
-    """The JSON objects that a program prints; their "at" is the second, of the monotonic clock, when each came. If it fails, or prints nothing for `silence` seconds (SECONDS_OF_SILENCE),
-    the bench ends with what it said. One that does not end after `steps` steps is killed and counts."""
+    """The JSON objects that a program prints, with the second when each came ("at", of the monotonic clock). If it fails,
+    or prints nothing for `silence` seconds (SECONDS_OF_SILENCE), the bench ends with what it said. One that does not end
+    after `steps` steps is killed and counts."""
     command = prioritised(options, command)
     events, other = [], []
 
