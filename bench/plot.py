@@ -16,7 +16,7 @@ STYLES = {"arena": ("#d55e00", ""), "heap": ("#cc79a7", ""),
 
 def text_of(size):
     for unit, word in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= unit:
+        if size >= unit and size % unit == 0:
             return f"{size // unit} {word}"
     return f"{size} B"
 

@@ -3,7 +3,7 @@
 
     bench/report.py build/bench/comm.json [--docs docs]
 
-Prints Markdown; with --docs it writes docs/images/comm-*.svg and replaces the parts of
+Prints Markdown; with --docs it also writes docs/images/comm-*.svg and replaces the parts of
 docs/benchmarks.md that stand between <!-- comm NAME --> and <!-- end -->."""
 import argparse
 import json
@@ -40,17 +40,24 @@ def markdown(rows):
     return "\n".join(map(markdown_row, [rows[0], ["---:"] * len(rows[0]), *rows[1:]]))
 
 
+def sizes_of(figures):
+    return sorted({size for one in figures.values() for size in one})
+
+
 def own_table(figures):
     """Our times, and what bounds them: a ratio of 1 is the bound."""
     ours = [name for name in OURS if name in figures]
+    if not ours:
+        return ""
     bounds = [name for name in BOUNDS if name in figures]
     head = ["bytes", *(TITLES[name] for name in ours), f"{TITLES[ours[0]]} GB/s"]
     for name in bounds:
         head += [TITLES[name], f"{TITLES[name]} / {BOUNDS[name]}"]
     rows = [head]
-    for size, first in figures[ours[0]].items():
+    for size in sizes_of(figures):
+        first = figures[ours[0]].get(size)
         row = [text_of(size), *(time_of(figures[name].get(size)) for name in ours),
-               f"{size / first / 1e9:.2f}"]
+               f"{size / first / 1e9:.2f}" if first else "-"]
         for name in bounds:
             one = figures[name].get(size)
             row += [time_of(one), ratio(one, figures[BOUNDS[name]].get(size))]
@@ -72,7 +79,7 @@ def peer_table(figures):
     for peer in peers:
         head += [TITLES[peer], *(f"/ {TITLES[name]}" for name in rivals_of(figures, peer))]
     rows = [head]
-    for size in next(iter(figures.values())):
+    for size in sizes_of(figures):
         row = [text_of(size)]
         for peer in peers:
             one = figures[peer].get(size)
@@ -98,12 +105,12 @@ def tables(figures):
 # --- targets --------------------------------------------------------------------------------------
 
 def target(text, least, pairs):
-    """A row: `pairs` are (size, theirs / ours); reached where every ratio is at least `least`."""
-    seen = [(size, one) for size, one in pairs if one]
+    """A row: `pairs` are (size, theirs / ours); reached where every ratio is at least `least`. 0: ours has no figure."""
+    seen = list(pairs)
     if not seen:
         return [text, "not measured", ""]
     missed = [text_of(size) for size, one in seen if one < least]
-    shown = ", ".join(f"{text_of(size)} {one:.2f}x" for size, one in seen)
+    shown = ", ".join(f"{text_of(size)} {one:.2f}x" if one else f"{text_of(size)} -" for size, one in seen)
     return [text, shown, "missed at " + ", ".join(missed) if missed else "reached"]
 
 
@@ -124,12 +131,12 @@ class Figures:
                      for run in runs}
 
     def ratios(self, run, theirs, ours, sizes):
-        """(size, theirs / ours) of one table; sizes: those wanted, or the least of all."""
+        """(size, theirs / ours) of one table, 0 where only theirs was measured; sizes: those wanted, or the least of all."""
         found = self.runs.get(run, {})
-        all_sizes = [size for size in found.get(ours, {})
-                     if (size in sizes if isinstance(sizes, tuple) else size >= sizes)]
-        pair = lambda size: (found.get(theirs, {}).get(size), found[ours][size])
-        return [(size, pair(size)[0] / pair(size)[1]) for size in all_sizes if pair(size)[0]]
+        if ours not in found:
+            return []
+        return [(size, one / found[ours][size] if size in found[ours] else 0) for size, one in found.get(theirs, {}).items()
+                if one and (size in sizes if isinstance(sizes, tuple) else size >= sizes)]
 
     def targets(self):
         two, four = ("all_reduce", 2, "shm"), ("all_reduce", 4, "shm")
@@ -208,11 +215,10 @@ def main():
     parser.add_argument("--docs", type=pathlib.Path, help="the folder to write into")
     options = parser.parse_args()
     texts, plots = parts(load(options.figures))
+    for name, text in texts.items():
+        print(f"## {name}\n\n{text}\n")
     if options.docs:
         write_docs(options.docs, texts, plots)
-    else:
-        for name, text in texts.items():
-            print(f"## {name}\n\n{text}\n")
 
 
 if __name__ == "__main__":

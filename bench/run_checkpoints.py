@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What checkpoints cost the steps: a GPT of 42 million parameters with AdamW, whose checkpoint has 500 MB.
 
-    bench/run_checkpoints.py [--build build] [--every 50] [--steps 150] [--rounds 3] [--path DIR-or-s3://…]
-    bench/run_checkpoints.py --rates 1024 [--rounds 3] [--path DIR]
+    bench/run_checkpoints.py [--build build] [--every 50] [--steps 150] [--rounds 3] [--path DIR-or-s3://…] [--json FILE]
+    bench/run_checkpoints.py --rates 1024 [--rounds 3] [--path DIR] [--json FILE]
 
 --rates MIB: the rates of a checkpoint of that size instead, which bench/checkpoint/checkpoint_bench.cc measures. Two ranks
 save it, through rank 0 and each its own shards; three ranks load it, a third each; and the same files are read as `dd` reads
@@ -13,76 +13,61 @@ time is that from the end of the third step to the end of the last one; the last
 last step, is not in it. Printed: the median of the rounds' differences, in all and for one save. Processor time is that of the
 whole process: it says what a save costs also where other programs disturb the clock.
 """
-import argparse
-import json
 import os
 import pathlib
+import resource
 import shutil
 import statistics
-import subprocess
+import sys
 import tempfile
-import time
 
 import turns
 
-SKIPPED = 3  # first steps: memory, kernels
+SHAPE = {"model.layers": 6, "model.heads": 12, "model.width": 768, "model.block": 32, "batch.global": 2, "batch.micro": 1,
+         "train.validate_every": 0, "train.validate_sequences": 1, "train.sample_bytes": 0, "checkpoint.keep": 1}
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default=str(turns.HERE.parent / "build"))
-    parser.add_argument("--every", type=int, default=50)
-    parser.add_argument("--steps", type=int, default=150)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = turns.parser(__doc__, steps=150)
+    parser.add_argument("--every", type=turns.at_least(1), default=50)
     parser.add_argument("--path", default="", help="checkpoint.path (default: the run's folder)")
-    parser.add_argument("--rates", type=int, metavar="MIB", help="save and load a checkpoint of this size")
-    return parser.parse_args()
+    parser.add_argument("--rates", type=turns.at_least(1), metavar="MIB", help="save and load a checkpoint of this size")
+    options = parser.parse_args()
+    if options.rates and "://" in options.path:
+        parser.error(f"--rates reads files, and {options.path} is no folder")
+    if not options.rates and options.every >= options.steps:
+        parser.error(f"no checkpoint is due before the last of {options.steps} steps with --every {options.every}")
+    return options
 
 
-def train(options, folder, every, number):
-    """Seconds from step SKIPPED to the last one, as lines come; the process's processor time; a checkpoint's bytes."""
+def train(options, data, folder, every, number):
+    """Seconds between the ends of the last of the first steps and of the last one; the process's processor time; the bytes of
+    each checkpoint between them."""
     run = folder / f"run{number}"
-    assignments = ["model.layers=6", "model.heads=12", "model.width=768", "model.block=32", "batch.global=2",
-                   "batch.micro=1", f"train.steps={options.steps}", "train.validate_every=0",
-                   "train.validate_sequences=1", "train.sample_bytes=0", f"checkpoint.every={every}",
-                   "checkpoint.keep=1"]
-    if options.path:
-        assignments.append(f"checkpoint.path={options.path}/{folder.name}-{number}")
-    command = [pathlib.Path(options.build) / "bin" / "trireme", "train", turns.HERE.parent / "configs" / "gpt-nano.toml", "--json",
-               "--out", run]
-    for assignment in assignments:
-        command += ["--set", assignment]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    began = ended = 0.0
-    for line in process.stdout:
-        event = json.loads(line)
-        if event["event"] != "step":
-            continue
-        if event["step"] == SKIPPED:
-            began = time.monotonic()
-        ended = time.monotonic()
-    _, status, usage = os.wait4(process.pid, 0)
-    if status != 0:
-        raise SystemExit(f"status {status}: {command}")
-    files = (run / "checkpoint").glob("step-*/*")
-    size = sum(path.stat().st_size for path in files)
-    shutil.rmtree(run)
-    return ended - began, usage.ru_utime + usage.ru_stime, size
+    path = f"{options.path}/{folder.name}-{number}" if options.path else ""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    events = turns.events_of(options, turns.train(
+        options, data, run, SHAPE | {"checkpoint.every": every, "checkpoint.path": path}, ranks=1, config="configs/gpt-nano.toml"))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    for used in filter(None, (run, path.removeprefix("file://"))):
+        shutil.rmtree(used, ignore_errors=True)  # not what is behind an s3:// address
+    ends = {event["step"]: event["at"] for event in events if event["event"] == "step"}
+    return (ends[options.steps] - ends[turns.WARM_UP],
+            after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+            [event["written_bytes"] for event in events
+             if event["event"] == "checkpoint" and event["step"] < options.steps])
 
 
 def launched(options, ranks, *words):
     """The bench's line, on `ranks` ranks."""
     programs = pathlib.Path(options.build) / "bin"
-    done = subprocess.run([programs / "trireme", "launch", "-n", str(ranks), "--only-rank", "0", "--bind", "none", "--",
-                           programs / "bench.checkpoint", *map(str, words)],
-                          capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode != 0:
-        raise SystemExit(f"{words}: exit {done.returncode}\n{done.stdout}{done.stderr}")
-    return json.loads(next(line[line.index("{"):] for line in done.stdout.splitlines() if "{" in line))
+    line, = turns.events_of(options, [programs / "trireme", "launch", "-n", ranks, "--only-rank", "0", "--bind", "none", "--",
+                                      programs / "bench.checkpoint", *words])
+    return line
 
 
 def rates(options):
-    subprocess.run(["ninja", "-C", options.build, "bench.checkpoint", "trireme"], check=True, capture_output=True)
+    turns.build(options, "bench.checkpoint", "trireme")
     rows = []
     for number in range(options.rounds):
         with tempfile.TemporaryDirectory(dir=options.path or None) as name:
@@ -94,29 +79,36 @@ def rates(options):
             row["read of the same files"] = launched(options, 1, "read", own)
         rows.append({what: one["bytes"] / one["seconds"] / 1e6 for what, one in row.items()})
         print(f"round {number + 1}: " + ", ".join(f"{what} {rate:.0f} MB/s" for what, rate in rows[-1].items()), flush=True)
-    print(f"{turns.machine()}, load {os.getloadavg()[0]:.1f}; medians of {options.rates} MiB: " +
-          ", ".join(f"{what} {statistics.median(row[what] for row in rows):.0f} MB/s" for what in rows[0]))
+    medians = {what: statistics.median(row[what] for row in rows) for what in rows[0]}
+    print(f"load {os.getloadavg()[0]:.1f}")
+    turns.finish(options, [f"medians of {options.rates} MiB: " +
+                           ", ".join(f"{what} {rate:.0f} MB/s" for what, rate in medians.items())], rows)
+
+
+def costs(options):
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        data = folder / "headers.txt"
+        turns.write_data(data)
+        for number in range(options.rounds):
+            without, cpu_without, _ = train(options, data, folder, 0, 2 * number)
+            beside, cpu_beside, saved = train(options, data, folder, options.every, 2 * number + 1)
+            if not saved:
+                sys.exit(f"no checkpoint was written whole before the last of {options.steps} steps: give more --steps")
+            rows.append((without, beside - without, cpu_without, cpu_beside - cpu_without, len(saved)))
+            print(f"round {number + 1}: {without:.2f} s ({cpu_without:.2f} s of processor) without, {beside:.2f} s "
+                  f"({cpu_beside:.2f} s) with {len(saved)} saves of {max(saved) / 1e6:.0f} MB", flush=True)
+    wall, cost, cpu, cpu_cost, saves = (statistics.median(column) for column in zip(*rows))
+    turns.finish(options, [
+        f"a step takes {1000 * wall / (options.steps - turns.WARM_UP):.0f} ms; {saves:.0f} saves cost {cost:.2f} s, "
+        f"{100 * cost / wall:.1f} % of the steps' time, and {cpu_cost:.2f} s of processor, "
+        f"{100 * cpu_cost / cpu:.1f} %; one save {cpu_cost / saves:.2f} s of processor"], rows)
 
 
 def main():
     options = parse()
-    if options.rates:
-        return rates(options)
-    saves = (options.steps - 1) // options.every
-    rows = []
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        for number in range(options.rounds):
-            without, cpu_without, size = train(options, folder, 0, 2 * number)
-            beside, cpu_beside, _ = train(options, folder, options.every, 2 * number + 1)
-            rows.append((without, beside - without, cpu_without, cpu_beside - cpu_without))
-            print(f"round {number + 1}: {without:.2f} s ({cpu_without:.2f} s of processor) without, {beside:.2f} s "
-                  f"({cpu_beside:.2f} s) with {saves} saves of {size / 1e6:.0f} MB", flush=True)
-    wall, cost, cpu, cpu_cost = (statistics.median(column) for column in zip(*rows))
-    print(f"a step takes {1000 * wall / (options.steps - SKIPPED):.0f} ms; {saves} saves cost {cost:.2f} s, "
-          f"{100 * cost / wall:.1f} % of the steps' time, and {cpu_cost:.2f} s of processor, "
-          f"{100 * cpu_cost / cpu:.1f} %; one save {cpu_cost / saves:.2f} s of processor")
-    return None
+    rates(options) if options.rates else costs(options)
 
 
 if __name__ == "__main__":

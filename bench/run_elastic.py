@@ -6,19 +6,15 @@
 configs/gpt-nano.toml. Every round trains plainly, with --elastic 1:RANKS, and, under zero1, without and with elastic and
 copies of each rank's state in the other's memory (checkpoint.memory = 1). Cost: the ratio of a round's median steps - 1, the
 median of the rounds. All runs of a strategy end with the same loss, or the bench fails."""
-import pathlib
 import statistics
 import sys
-import tempfile
 
 import turns
-
-CONFIG = turns.HERE.parent / "configs" / "gpt-nano.toml"
 
 
 def parse():
     parser = turns.parser(__doc__, rounds=5, steps=400)
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=turns.at_least(1), default=2)
     return parser.parse_args()
 
 
@@ -28,23 +24,18 @@ def commands(options, data, out):
     copies = elastic + ["--set", "checkpoint.memory=1"]
     kinds = {("plain", "as ever"): [], ("plain", "elastic"): elastic,
              ("zero1", "as ever"): [], ("zero1", "elastic"): elastic, ("zero1", "elastic, copies in memory"): copies}
-    return {(strategy, kind): [str(pathlib.Path(options.build) / "bin" / "trireme"), "train", str(CONFIG), "--ranks",
-                               str(options.ranks), "--data", str(data), "--json", "--out", f"{out}-{number}",
-                               "--set", f"train.steps={options.steps}", "--set", "train.validate_every=0",
-                               "--set", f"parallel.sync={strategy}", "--set", "checkpoint.every=0", *words]
+    quiet = {"train.validate_every": 0, "checkpoint.every": 0}
+    return {(strategy, kind): turns.train(options, data, f"{out}-{number}", quiet | {"parallel.sync": strategy}, *words,
+                                          ranks=options.ranks, config="configs/gpt-nano.toml")
             for number, ((strategy, kind), words) in enumerate(kinds.items())}
 
 
 def measure(options):
     """(strategy, kind) -> the median step of each round, in seconds"""
     found, losses = {}, {}
-    with tempfile.TemporaryDirectory() as folder:
-        data = pathlib.Path(folder) / "headers.txt"
-        turns.write_data(data)
-        for who, seconds, _, loss in turns.in_turns(
-                options, lambda number: commands(options, data, pathlib.Path(folder) / f"run-{number}")):
-            found.setdefault(who, []).append(statistics.median(seconds))
-            losses.setdefault(who[0], set()).add(loss)
+    for who, seconds, _, loss in turns.trainings(options, commands):
+        found.setdefault(who, []).append(statistics.median(seconds))
+        losses.setdefault(who[0], set()).add(loss)
     if any(len(one) != 1 for one in losses.values()):
         sys.exit(f"runs of one strategy end with different losses: {losses}")
     return found

@@ -7,16 +7,14 @@
 bench/pipeline/executor_bench.cc says what is measured. Every round runs each schedule once; a figure is the median of
 the rounds' medians. Asked: a bubble within 3 percentage points of the simulated one, at most 20 us an action.
 """
-import json
 import pathlib
 import statistics
-import subprocess
 
 import turns
 
 
 def parse():
-    parser = turns.parser(__doc__, steps=6)
+    parser = turns.parser(__doc__, steps=6, warm_up=0)
     parser.add_argument("--ranks", type=int, default=8)
     parser.add_argument("--micro", type=int, default=16)
     parser.add_argument("--times", default="4,4,4", help="F,I,W in milliseconds")
@@ -28,17 +26,15 @@ def parse():
 def run(options, schedule):
     """The line that rank 0 prints."""
     programs = pathlib.Path(options.build) / "bin"
-    done = subprocess.run([programs / "trireme", "launch", "-n", str(options.ranks), "--only-rank", "0", "--bind", "none",
-                           "--", programs / "bench.executor", schedule, "--micro", str(options.micro), "--times",
-                           options.times, "--elements", str(options.elements), "--steps", str(options.steps)],
-                          capture_output=True, text=True, check=False, timeout=300)
-    if done.returncode != 0:
-        raise SystemExit(f"{schedule}: exit {done.returncode}\n{done.stdout}{done.stderr}")
-    return json.loads(next(line[line.index("{"):] for line in done.stdout.splitlines() if "{" in line))
+    line, = turns.events_of(options, [
+        programs / "trireme", "launch", "-n", options.ranks, "--only-rank", "0", "--bind", "none", "--",
+        programs / "bench.executor", schedule, "--micro", options.micro, "--times", options.times, "--elements", options.elements,
+        "--steps", options.steps])
+    return line
 
 
 def measure(options):
-    subprocess.run(["ninja", "-C", options.build, "bench.executor", "trireme"], check=True, capture_output=True)
+    turns.build(options, "bench.executor", "trireme")
     rounds = [{schedule: run(options, schedule) for schedule in options.schedules} for _ in range(options.rounds)]
     figures = {}
     for schedule in options.schedules:

@@ -10,11 +10,9 @@ runs parallel.sync = plain, against ZeroRedundancyOptimizer zero1, against FSDP2
 Every round runs each program once; a program's figure is the median of its steps over all rounds, without
 each run's first three.
 """
-import pathlib
 import random
 import statistics
 import sys
-import tempfile
 
 import turns
 
@@ -35,12 +33,16 @@ SHAPES = {
 def parse():
     parser = turns.parser(__doc__, steps=15)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=turns.at_least(1), default=2)
     parser.add_argument("--shape", choices=SHAPES, default="small",
                         help="GPT of 10.9, 85 or 124 million parameters, BERT-base's encoder, ResNet-18 on 32 x 32")
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=["ddp", "zero1", "fsdp2"])
-    return parser.parse_args()
+    options = parser.parse_args()
+    if SHAPES[options.shape][1]["global-batch"] % options.ranks != 0:
+        parser.error(f"{options.ranks} ranks cannot have equal parts of the {SHAPES[options.shape][1]['global-batch']} samples "
+                     f"of a step of {options.shape}")
+    return options
 
 
 def write_images(folder):
@@ -67,7 +69,7 @@ def commands(options, data, out):
             sync = PEERS[peer][0]
             found[f"{sync} {precision}"] = turns.train(
                 options, data, f"{out}-{sync}-{precision}",
-                {"train.precision": precision, "parallel.sync": sync} | own, ranks=options.ranks, model=model)
+                {"train.precision": precision, "parallel.sync": sync} | own, ranks=options.ranks, config=f"bench/{model}.toml")
             found[f"peer {peer} {precision}"] = [
                 options.python, str(turns.HERE / "peers" / "torch_gpt.py"), "--parallel", peer, *peer_words]
     return found
@@ -75,16 +77,13 @@ def commands(options, data, out):
 
 def measure(options):
     figures = {}
-    with tempfile.TemporaryDirectory() as folder:
-        data = pathlib.Path(folder) / "data"
-        write_images(data) if SHAPES[options.shape][0] == "resnet18" else turns.write_data(data)
-        for who, seconds, exposed, loss in turns.in_turns(
-                options, lambda number: commands(options, data, pathlib.Path(folder) / f"run-{number}")):
-            figure = figures.setdefault(who, {"steps": [], "losses": [], "exposed": []})
-            if exposed is not None:
-                figure["exposed"].append(exposed)
-            figure["steps"] += seconds
-            figure["losses"].append(loss)
+    write = write_images if SHAPES[options.shape][0] == "resnet18" else turns.write_data
+    for who, seconds, exposed, loss in turns.trainings(options, commands, write):
+        figure = figures.setdefault(who, {"steps": [], "losses": [], "exposed": []})
+        if exposed is not None:
+            figure["exposed"].append(exposed)
+        figure["steps"] += seconds
+        figure["losses"].append(loss)
     for figure in figures.values():
         figure["median"] = statistics.median(figure["steps"])
     return figures
@@ -106,6 +105,7 @@ def table(figures, options):
 
 def main():
     options = parse()
+    turns.need_torch(options.python)
     figures = measure(options)
     turns.finish(options, table(figures, options), figures)
 

@@ -2,14 +2,14 @@
 """What late gradients cost: the loss after equal samples with parameter servers, by staleness, with and without prediction.
 
     bench/run_late.py [--build build] [--data DIR] [--models gpt-nano mnist] [--staleness 0 1 2 4 -1] [--seeds 1 2 3]
-                      [--prediction true false] [--svg FILE] [--json FILE]
+                      [--prediction true false] [--svg FILE] [--priority] [--json FILE]
 
 Two workers and one server. gpt-nano: configs/gpt-nano.toml, 1,500 steps of 8 sequences, AdamW. mnist: ResNet-18 of width 8 on
 MNIST's images (padded to 32 x 32, in three channels; DIR/mnist, where DIR is ../shared/data or TRIREME_DATA), 600 steps of 64
 images, SGD with momentum 0.9. The loss is that of the validation after the last step, of which several seeds are averaged.
 --svg: the runs of gpt-nano with the first seed, drawn over time by `trireme compare`, and beside it the staleness of their gradients."""
 import gzip
-import json
+import itertools
 import os
 import pathlib
 import statistics
@@ -23,14 +23,18 @@ CONFIGS = turns.HERE.parent / "configs"
 
 
 def parse():
-    parser = turns.parser(__doc__)
+    parser = turns.parser(__doc__, rounds=None, steps=None)
     parser.add_argument("--data", default=os.environ.get("TRIREME_DATA", str(turns.HERE.parent.parent / "shared" / "data")))
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--staleness", type=int, nargs="+", default=[0, 1, 2, 4, -1])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--prediction", nargs="+", choices=["true", "false"], default=["true", "false"])
-    parser.add_argument("--svg")
-    return parser.parse_args()
+    parser.add_argument("--svg", type=turns.new_file)
+    options = parser.parse_args()
+    images = pathlib.Path(options.data) / "mnist"
+    if "mnist" in options.models and not images.is_dir():
+        parser.error(f"{images} does not exist: --data names the folder that has mnist, and --models gpt-nano does without")
+    return options
 
 
 def cifar_of(images, labels, out):
@@ -71,10 +75,7 @@ def run(options, folder, model, values, name):
                "--json", "--out", str(folder / name)]
     for value in [*own, "parallel.sync=server", "checkpoint.every=0", "train.sample_bytes=0", *values]:
         command += ["--set", value]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | turns.ENVIRONMENT, check=False)
-    if done.returncode != 0:
-        sys.exit(f"'{' '.join(command)}' ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    events = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    events = turns.events_of(options, command)
     last = [one for one in events if one["event"] == "validation"][-1]
     servers = [one for one in events if one["event"] == "servers"]
     late = 0.0
@@ -91,40 +92,49 @@ def kinds(options):
     return ([(0, "")] if 0 in options.staleness else []) + late
 
 
-def main():
-    options = parse()
+def measure(options, folder):
+    """(model, staleness, prediction) -> run()'s results by seed; and the folders of gpt-nano's runs with the first seed."""
+    found, drawn = {}, []
+    for model, (staleness, prediction) in itertools.product(options.models, kinds(options)):
+        title = f"{model}, s = {staleness}{', predicted' if prediction == 'true' else ''}"
+        for seed in options.seeds:
+            values = [f"server.staleness={staleness}", f"train.seed={seed}"]
+            values += [f"server.prediction={prediction}"] if prediction else []
+            name = title.replace(", ", "-").replace(" ", "") + f"-{seed}"
+            results = found.setdefault((model, staleness, prediction), [])
+            results.append(run(options, folder, model, values, name))
+            print(f"{title}, seed {seed}: {results[-1]}", file=sys.stderr, flush=True)
+            if model == "gpt-nano" and seed == options.seeds[0]:
+                drawn.append(str(folder / name))
+    return found, drawn
+
+
+def table(found):
     rows = ["| model | `server.staleness` | `server.prediction` | mean staleness | loss | above synchronous | accuracy | seconds |",
             "|---|---:|---|---:|---:|---:|---:|---:|"]
-    figures, drawn = [], []
+    for (model, staleness, prediction), results in found.items():
+        losses, accuracies, seconds, late = zip(*results)
+        loss = statistics.mean(losses)
+        synchronous = found.get((model, 0, ""))
+        above = ""
+        if synchronous and staleness != 0:
+            above = f"{loss / statistics.mean(one[0] for one in synchronous) - 1:+.1%}"
+        rows.append(f"| {model} | {staleness} | {prediction} | {statistics.mean(late):.2f} | {loss:.4f} | {above} | "
+                    f"{'' if None in accuracies else f'{statistics.mean(accuracies):.2%}'} | {statistics.mean(seconds):.0f} |")
+    return rows
+
+
+def main():
+    options = parse()
     with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        for model in options.models:
-            base = None
-            for staleness, prediction in kinds(options):
-                results = []
-                for seed in options.seeds:
-                    values = [f"server.staleness={staleness}", f"train.seed={seed}"]
-                    values += [f"server.prediction={prediction}"] if prediction else []
-                    title = f"{model}, s = {staleness}{', predicted' if prediction == 'true' else ''}"
-                    run_name = title.replace(", ", "-").replace(" ", "") + f"-{seed}"
-                    results.append(run(options, folder, model, values, run_name))
-                    print(f"{title}, seed {seed}: {results[-1]}", file=sys.stderr, flush=True)
-                    if model == "gpt-nano" and seed == options.seeds[0]:
-                        drawn.append(folder / run_name)
-                losses = [one[0] for one in results]
-                loss = statistics.mean(losses)
-                base = loss if staleness == 0 else base
-                accuracies = [one[1] for one in results if one[1] is not None]
-                figures.append({"model": model, "staleness": staleness, "prediction": prediction, "losses": losses,
-                                "accuracies": accuracies, "mean_staleness": [one[3] for one in results]})
-                rows.append(f"| {model} | {staleness} | {prediction} | {statistics.mean(one[3] for one in results):.2f} | "
-                            f"{loss:.4f} | {'' if staleness == 0 or base is None else f'{loss / base - 1:+.1%}'} | "
-                            f"{f'{statistics.mean(accuracies):.2%}' if accuracies else ''} | "
-                            f"{statistics.mean(one[2] for one in results):.0f} |")
+        found, drawn = measure(options, pathlib.Path(name))
+        turns.finish(options, table(found), [
+            {"model": model, "staleness": staleness, "prediction": prediction, "losses": [one[0] for one in results],
+             "accuracies": [one[1] for one in results if one[1] is not None], "mean_staleness": [one[3] for one in results]}
+            for (model, staleness, prediction), results in found.items()])
         if options.svg and drawn:
-            subprocess.run([str(pathlib.Path(options.build) / "bin" / "trireme"), "compare", *map(str, drawn), "--over", "time",
-                            "--svg", options.svg], check=True, stdout=subprocess.DEVNULL)
-    turns.finish(options, rows, figures)
+            subprocess.run([str(pathlib.Path(options.build) / "bin" / "trireme"), "compare", *drawn, "--over", "time", "--svg",
+                            options.svg], check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

@@ -7,9 +7,7 @@ GPT-2's smallest size over bytes (12 layers, 768 wide, T = 128; 85 million param
 thread each, 4 sequences a rank. Every round trains once with parallel.overlap = true and once with false, which
 reduces the same buckets after backward. Hidden: 1 - blocked with overlap / blocked without, medians over all
 steps but each run's first three. The kernel paces the connections (comm.rate: SO_MAX_PACING_RATE)."""
-import pathlib
 import statistics
-import tempfile
 
 import turns
 
@@ -18,7 +16,7 @@ OVERLAP = {"overlap": True, "after backward": False}
 
 def parse():
     parser = turns.parser(__doc__, steps=8)
-    parser.add_argument("--rates", type=float, nargs="+", default=[2.5e8, 5e8, 1e9], help="bytes a second")
+    parser.add_argument("--rates", type=turns.positive, nargs="+", default=[2.5e8, 5e8, 1e9], help="bytes a second")
     parser.add_argument("--sequences", type=int, default=4, help="of a rank, each of 128 tokens")
     return parser.parse_args()
 
@@ -35,13 +33,9 @@ def commands(options, data, out):
 def measure(options):
     """rate -> {"overlap" or "after backward": (step seconds, seconds of it blocked), medians over the rounds}"""
     found = {rate: {name: [] for name in OVERLAP} for rate in options.rates}
-    with tempfile.TemporaryDirectory() as folder:
-        data = pathlib.Path(folder) / "headers.txt"
-        turns.write_data(data)
-        for (rate, name), seconds, exposed, _ in turns.in_turns(
-                options, lambda number: commands(options, data, pathlib.Path(folder) / f"run-{number}")):
-            step = statistics.median(seconds)
-            found[rate][name].append((step, step * exposed))
+    for (rate, name), seconds, exposed, _ in turns.trainings(options, commands):
+        step = statistics.median(seconds)
+        found[rate][name].append((step, step * exposed))
     return {rate: {name: [statistics.median(column) for column in zip(*runs)] for name, runs in kinds.items()}
             for rate, kinds in found.items()}
 

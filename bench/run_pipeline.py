@@ -22,9 +22,9 @@ PEERS = ("gpipe", "1f1b")
 
 
 def parse():
-    parser = turns.parser(__doc__)
+    parser = turns.parser(__doc__, least_rounds=0)
     parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--picture", help="write an SVG of the traced steps here")
+    parser.add_argument("--picture", type=turns.new_file, help="write an SVG of the traced steps here")
     return parser.parse_args()
 
 
@@ -94,6 +94,8 @@ def table(figures):
 
 def main():
     options = parse()
+    if options.rounds > 0:
+        turns.need_torch(options.python)
     figures = measure(options)
     turns.finish(options, table(figures), figures)
 

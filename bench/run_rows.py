@@ -8,16 +8,14 @@ bench/ps/row_bench.cc says what is measured. Every round runs each transport and
 rounds' medians. Asked: bytes in proportion to the touched rows (5 %), a million rows a second of processor time, pulls
 and pushes together.
 """
-import json
 import pathlib
 import statistics
-import subprocess
 
 import turns
 
 
 def parse():
-    parser = turns.parser(__doc__, steps=10)
+    parser = turns.parser(__doc__, warm_up=0)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--width", type=int, default=16)
     parser.add_argument("--shares", default="0.1,1,5", help="touched rows in a step, per cent of all")
@@ -27,17 +25,14 @@ def parse():
 
 
 def run(options, transport, share):
-    done = subprocess.run([pathlib.Path(options.build) / "bin" / "bench.rows", "--transport", transport, "--rows",
-                           str(options.rows), "--width", str(options.width), "--share", share, "--steps",
-                           str(options.steps), "--optimizer", options.optimizer],
-                          capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode != 0:
-        raise SystemExit(f"{transport}: exit {done.returncode}\n{done.stdout}{done.stderr}")
-    return json.loads(done.stdout)
+    line, = turns.events_of(options, [
+        pathlib.Path(options.build) / "bin" / "bench.rows", "--transport", transport, "--rows", options.rows, "--width",
+        options.width, "--share", share, "--steps", options.steps, "--optimizer", options.optimizer])
+    return line
 
 
 def measure(options):
-    subprocess.run(["ninja", "-C", options.build, "bench.rows"], check=True, capture_output=True)
+    turns.build(options, "bench.rows")
     runs = [(transport, share) for transport in options.transports for share in options.shares.split(",")]
     rounds = [[run(options, *one) for one in runs] for _ in range(options.rounds)]
     return [{key: statistics.median(line[key] for line in lines) if isinstance(value, float) else value

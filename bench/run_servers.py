@@ -9,10 +9,8 @@ An exchange is a push of a gradient of 64 MiB and a pull of the new weights, by 
 bench/ps/servers_bench.cc says where it begins and ends, bench/ps/yardstick.cc what the limit is. Programs take turns; a figure
 is the median of the rounds' medians. gRPC sends a gradient as one message and in pieces of 1 and 4 MiB: its best counts.
 bench/peers/tensorflow_servers.py --install makes TensorFlow's environment. A peer that is not there is left out."""
-import json
 import pathlib
 import statistics
-import subprocess
 import sys
 
 import turns
@@ -26,27 +24,20 @@ GOALS = [("shm, asynchronous", "limit, asynchronous", .6), ("shm, synchronous", 
 
 
 def parse():
-    parser = turns.parser(__doc__)
+    parser = turns.parser(__doc__, steps=None)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--tensorflow", default=str(tensorflow_servers.FOLDER / "bin" / "python"))
-    parser.add_argument("--seconds", type=float, default=2)
-    parser.add_argument("--bytes", type=int, default=64 << 20)
+    parser.add_argument("--seconds", type=turns.positive, default=2)
+    parser.add_argument("--bytes", type=turns.at_least(4), default=64 << 20)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--no-build", action="store_true")
-    parser.add_argument("--minutes", type=float, default=1, help="of the part oversubscribed")
+    parser.add_argument("--minutes", type=turns.positive, default=1, help="of the part oversubscribed")
     return parser.parse_args()
 
 
 def run(options, command, seconds):
-    """The JSON lines of a program."""
-    if options.priority:
-        command = ["chrt", "-r", "10", *command]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300 + 20 * seconds,
-                          env=turns.os.environ | turns.ENVIRONMENT)
-    lines = [line[line.index("{"):] for line in done.stdout.splitlines() if "{" in line]
-    if done.returncode != 0 or not lines:
-        sys.exit(f"'{' '.join(command)}' ended with {done.returncode}:\n{done.stdout}{done.stderr[-2000:]}")
-    return [json.loads(line) for line in lines]
+    """The JSON lines of a program that measures for so long."""
+    return turns.events_of(options, command, 300 + 20 * seconds)
 
 
 def program(options, name):
@@ -58,13 +49,11 @@ def own(options, *words, workers=2, servers=1, seconds=None):
             program(options, "bench.servers"), "--seconds", str(seconds or options.seconds), *words]
 
 
-def there(options, python, module):
-    if subprocess.run([python, "-c", f"import {module}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                      check=False).returncode == 0 if pathlib.Path(python).exists() else False:
-        return True
-    print(f"{python} has no {module}: left out ({tensorflow_servers.HOW if module == 'tensorflow' else '--python'})",
-          file=sys.stderr)
-    return False
+def there(python, module, how):
+    found = turns.has_module(python, module)
+    if not found:
+        print(f"{python} has no {module}: left out ({how})", file=sys.stderr)
+    return found
 
 
 def exchanges(options):
@@ -84,11 +73,11 @@ def exchanges(options):
         for piece in PIECES:
             found[f"gRPC, {about}, {piece}"] = [program(options, "bench.grpc"), *size, *time, "--piece", str(piece), "--transport",
                                                 transport]
-    if there(options, options.python, "torch.distributed.rpc"):
+    if there(options.python, "torch.distributed.rpc", "--python names a Python with PyTorch"):
         for transport, about in (("shm", "shared memory"), ("tcp", "tcp")):
             found[f"torch rpc, {about}"] = [options.python, str(turns.HERE / "peers" / "torch_rpc.py"), *size, *time,
                                             "--transport", transport]
-    if there(options, options.tensorflow, "tensorflow"):
+    if there(options.tensorflow, "tensorflow", tensorflow_servers.HOW):
         found["TensorFlow"] = [options.tensorflow, str(turns.HERE / "peers" / "tensorflow_servers.py"), *size, *time]
     return found
 
@@ -104,8 +93,9 @@ def best_pieces(medians):
 
 def measure_exchanges(options):
     times = {}
+    commands = exchanges(options)
     for number in range(options.rounds):
-        for row, command in exchanges(options).items():
+        for row, command in commands.items():
             print(f"round {number + 1} of {options.rounds}: {row}", file=sys.stderr, flush=True)
             for line in run(options, command, options.seconds):
                 times.setdefault(row, []).append(line.get("median_seconds", line.get("seconds")))
@@ -128,7 +118,7 @@ MODES = (("synchronous", ["--mode", "sync"]), ("s = 4", ["--staleness", "4"]), (
 
 
 def measure_straggler(options):
-    """(kind of straggler, mode) -> steps a second of each worker, and the share of its time that it worked"""
+    """(kind of straggler, mode) -> steps a second of each worker"""
     figures = {}
     kinds = {"none": ["--work", "20,20,20,20"], "worker 3 always": ["--work", "20,20,20,100"],
              "one step in 50": ["--work", "20,20,20,20", "--hiccup", "0.02"]}
@@ -175,8 +165,7 @@ PARTS = {"exchange": (measure_exchanges, None), "straggler": (measure_straggler,
 def main():
     options = parse()
     if not options.no_build:
-        subprocess.run(["ninja", "-C", options.build, "bench.servers", "bench.servers_yardstick", "bench.grpc", "trireme"], check=True,
-                       stdout=subprocess.DEVNULL)
+        turns.build(options, "bench.servers", "bench.servers_yardstick", "bench.grpc", "trireme")
     figures, rows = {}, []
     for part in options.parts:
         measure, table = PARTS[part]

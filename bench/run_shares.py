@@ -3,12 +3,11 @@
 
     bench/run_shares.py [--build build] [--hogs 1 2] [--rounds 3] [--steps 24] [--json FILE]
 
-GPT of bench/gpt.toml with 64 positions, 16 micro-batches of one sequence, 2 ranks on 2 cores, which `trireme train`
-pins. `hogs` processes that only count run on the last core, so that the rank there is that much slower. Every round
-trains with equal shares and with auto; the median of the steps after the first 12 counts, when shares have changed.
+GPT of bench/gpt.toml with 64 positions, 16 micro-batches of one sequence, 2 ranks on 2 cores (of more only the first two
+are used), which `trireme train` pins. `hogs` processes that only count run on the second one, so that the rank there is that
+much slower. Every round trains with equal shares and with auto; the median of the steps after the first 12 counts, when shares have changed.
 All runs end with the same loss, or the bench fails."""
 import contextlib
-import json
 import os
 import pathlib
 import statistics
@@ -22,17 +21,18 @@ SETTLED = 12
 
 
 def parse():
-    parser = turns.parser(__doc__, steps=24)
-    parser.add_argument("--hogs", type=int, nargs="+", default=[1, 2], help="programs beside the slow rank")
+    parser = turns.parser(__doc__, steps=24, warm_up=SETTLED)
+    parser.add_argument("--hogs", type=turns.at_least(0), nargs="+", default=[1, 2], help="programs beside the slow rank")
     return parser.parse_args()
 
 
 @contextlib.contextmanager
-def hogs(count):
-    """`count` processes that compute on the last core, for as long as the context lives."""
+def hogs(options, count):
+    """`count` processes that compute on the last core, for as long as the context and this process live."""
     core = max(os.sched_getaffinity(0))
-    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"],
-                                preexec_fn=lambda: os.sched_setaffinity(0, {core})) for _ in range(count)]
+    command = [sys.executable, "-c", f"import os\nwhile os.getppid() == {os.getpid()}: pass"]
+    running = [subprocess.Popen(turns.prioritised(options, command), preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+               for _ in range(count)]
     try:
         yield
     finally:
@@ -43,11 +43,7 @@ def hogs(count):
 
 def events(options, data, out, shares):
     values = {"batch.global": 16, "batch.micro": 1, "model.block": 64, "batch.shares": shares}
-    command = turns.train(options, data, out, values)
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | turns.ENVIRONMENT, check=False)
-    if done.returncode != 0:
-        sys.exit(f"'{' '.join(command)}' ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return turns.events_of(options, turns.train(options, data, out, values))
 
 
 def measure(options):
@@ -60,7 +56,7 @@ def measure(options):
             for count in options.hogs:
                 for kind in ("equal", "auto"):
                     print(f"round {number + 1} of {options.rounds}: {count} hogs, {kind}", file=sys.stderr, flush=True)
-                    with hogs(count):
+                    with hogs(options, count):
                         all_events = events(options, data, pathlib.Path(folder) / f"{number}-{count}-{kind}", kind)
                     steps = [one for one in all_events if one["event"] == "step"]
                     losses.add(steps[-1]["loss"])
@@ -74,6 +70,10 @@ def measure(options):
 
 def main():
     options = parse()
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        sys.exit("this bench needs two cores: one of a rank alone, and one that a rank shares with other programs")
+    os.sched_setaffinity(0, cores[:2])
     found, shares = measure(options)
     rows = ["| programs on the core | step, equal shares | step, auto | auto / equal | shares |", "|---:|---:|---:|---:|---|"]
     figures = []

@@ -7,10 +7,8 @@ Two ranks with one thread each, the GPT of bench/gpt.toml (6 layers, 6 heads, 38
 one micro-batch, fp32. Every round runs each program once; a figure is the median of the steps of all rounds, without
 each run's first three. Beside it the same job data parallel: what the sums that are waited for cost.
 """
-import pathlib
 import statistics
 import sys
-import tempfile
 
 import turns
 
@@ -36,16 +34,11 @@ def commands(options, data, out):
 
 def measure(options):
     figures = {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        data = folder / "data"
-        turns.write_data(data)
-        for who, seconds, exposed, loss in turns.in_turns(
-                options, lambda number: commands(options, data, folder / f"run-{number}")):
-            figure = figures.setdefault(who, {"steps": [], "exposed": [], "loss": loss})
-            figure["steps"] += seconds
-            if exposed is not None:
-                figure["exposed"].append(exposed)
+    for who, seconds, exposed, loss in turns.trainings(options, commands):
+        figure = figures.setdefault(who, {"steps": [], "exposed": [], "loss": loss})
+        figure["steps"] += seconds
+        if exposed is not None:
+            figure["exposed"].append(exposed)
     for figure in figures.values():
         figure["median"] = statistics.median(figure["steps"])
     return figures
@@ -64,6 +57,7 @@ def table(figures):
 
 def main():
     options = parse()
+    turns.need_torch(options.python)
     figures = measure(options)
     turns.finish(options, table(figures), figures)
 

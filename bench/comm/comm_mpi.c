@@ -1,11 +1,12 @@
-/* A collective of MPI on floats, for each given size, measured as in comm_bench.cc: the median of
-   five batches. Built once with each installed MPI; run by bench/run_comm.py through mpirun:
+/* A collective of MPI on floats, for each given size, measured as in comm/choice/measure.cc: the median of
+   seven batches. Built once with each installed MPI; run by bench/run_comm.py through mpirun:
    bench.comm_mpi COLLECTIVE SECONDS BYTES...   (bytes: all ranks' parts together) */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { kBatches = 7, kMostCalls = 10000 };
 static int ranks, rank;
 static const char* what;
 static float *in, *out;
@@ -54,12 +55,12 @@ static int ascending(const void* a, const void* b) {
 static double measure(int count, double budget) {
   batch(count, 2);
   const double once = batch(count, 3);
-  long calls = (long)(budget / 5 / (once > 1e-7 ? once : 1e-7));
-  calls = calls < 1 ? 1 : calls > 20000 ? 20000 : calls;
-  double times[5];
-  for (int k = 0; k < 5; ++k) times[k] = batch(count, calls);
-  qsort(times, 5, sizeof *times, ascending);
-  return times[2];
+  long calls = (long)(budget / kBatches / (once > 1e-7 ? once : 1e-7));
+  calls = calls < 1 ? 1 : calls > kMostCalls ? kMostCalls : calls;
+  double times[kBatches];
+  for (int k = 0; k < kBatches; ++k) times[k] = batch(count, calls);
+  qsort(times, kBatches, sizeof *times, ascending);
+  return times[kBatches / 2];
 }
 
 int main(int argc, char** argv) {

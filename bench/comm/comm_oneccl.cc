@@ -1,5 +1,5 @@
 // A collective of oneCCL on floats, for each given size, measured as in comm_mpi.c: the median of
-// five batches. Built and started by bench/peers/oneccl.py:
+// seven batches. Built and started by bench/peers/oneccl.py:
 //     bench.comm_oneccl FILE COLLECTIVE SECONDS BYTES...
 // BYTES: the whole buffer, all ranks' parts together. FILE: rank 0 writes its address there, the
 // others wait for it.
@@ -19,6 +19,8 @@
 namespace {
 
 using Step = std::function<void()>;
+
+constexpr int kBatches = 7;
 
 std::size_t number(const char* variable) {
   const char* const text = std::getenv(variable);
@@ -86,11 +88,11 @@ double batch(const Step& step, long calls, const ccl::communicator& world) {
 double measure(const Step& step, double budget, const ccl::communicator& world) {
   batch(step, 2, world);
   const double once = batch(step, 3, world);
-  const long calls = std::clamp(long(budget / 5 / std::max(once, 1e-7)), 1L, 20000L);
-  std::vector<double> times(5);
+  const long calls = std::clamp(long(budget / kBatches / std::max(once, 1e-7)), 1L, 10000L);
+  std::vector<double> times(kBatches);
   for (double& one : times) one = batch(step, calls, world);
-  std::nth_element(times.begin(), times.begin() + 2, times.end());
-  return times[2];
+  std::nth_element(times.begin(), times.begin() + kBatches / 2, times.end());
+  return times[kBatches / 2];
 }
 
 }  // namespace

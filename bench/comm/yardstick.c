@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 enum { kMostRanks = 16 };
+enum { kBatches = 7, kMostCalls = 10000 }; /* as in trireme/comm/choice/measure.cc */
 static int ranks, rank;
 static struct shared {
   _Alignas(64) atomic_long arrived;
@@ -83,25 +84,28 @@ static int ascending(const void* a, const void* b) {
   return (x > y) - (x < y);
 }
 
-/* The median of five batches that together take about `budget` seconds. */
+/* The median of batches that together take about `budget` seconds. */
 static double measure(void (*step)(size_t), size_t count, double budget) {
   batch(step, count, 2);
   shared->slowest[rank] = batch(step, count, 3);
   barrier();
-  double slowest = 1e-7, times[5];
+  double slowest = 1e-7, times[kBatches];
   for (int r = 0; r < ranks; ++r)
     if (shared->slowest[r] > slowest) slowest = shared->slowest[r];
-  long calls = (long)(budget / 5 / slowest);
-  calls = calls < 1 ? 1 : calls > 20000 ? 20000 : calls;
-  for (int k = 0; k < 5; ++k) times[k] = batch(step, count, calls);
-  qsort(times, 5, sizeof *times, ascending);
-  return times[2];
+  long calls = (long)(budget / kBatches / slowest);
+  calls = calls < 1 ? 1 : calls > kMostCalls ? kMostCalls : calls;
+  for (int k = 0; k < kBatches; ++k) times[k] = batch(step, count, calls);
+  qsort(times, kBatches, sizeof *times, ascending);
+  return times[kBatches / 2];
 }
 
 static void* map_shared(size_t bytes) {
   const int fd = memfd_create("yardstick", 0);
-  if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) exit(1);
-  return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* const memory = fd < 0 || ftruncate(fd, (off_t)bytes) != 0
+                           ? MAP_FAILED
+                           : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) exit((perror("shared memory"), 1));
+  return memory;
 }
 
 static void pin(void) {

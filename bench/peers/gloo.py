@@ -1,4 +1,4 @@
-"""torch.distributed's collectives over Gloo, measured as bench/comm/comm_bench.cc does. Run by
+"""torch.distributed's collectives over Gloo, measured as trireme/comm/choice/measure.cc does. Run by
 bench/run_comm.py:  gloo.py COLLECTIVE RANKS SECONDS BYTES...   (bytes of the whole)"""
 import json
 import statistics
@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 
 import gloo_group
+
+BATCHES = 7
 
 
 def step_of(what, data, ranks):
@@ -49,8 +51,8 @@ def run(rank, what, ranks, budget, sizes):
         if step is None or size < 4 * ranks:
             continue
         batch(step, 2)
-        calls = min(max(int(budget / 5 / max(batch(step, 3), 1e-7)), 1), 20000)
-        seconds = statistics.median(batch(step, calls) for _ in range(5))
+        calls = min(max(int(budget / BATCHES / max(batch(step, 3), 1e-7)), 1), 10000)
+        seconds = statistics.median(batch(step, calls) for _ in range(BATCHES))
         if rank == 0:
             print(json.dumps({"bytes": size, "seconds": seconds}), flush=True)
 

@@ -41,15 +41,24 @@ struct Options {
 
 Options parse(int argc, char** argv) {
   Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string key = argv[i], value = argv[i + 1];
-    if (key == "--bytes") options.bytes = std::stoul(value);
-    if (key == "--piece") options.piece = std::stoul(value);
-    if (key == "--workers") options.workers = std::stoi(value);
-    if (key == "--seconds") options.seconds = std::stod(value);
-    if (key == "--transport") options.tcp = value == "tcp";
-    if (key == "--address") options.address = value;
-    if (key == "--worker") options.worker = std::stoi(value);
+  for (int i = 1; i < argc; i += 2) {
+    const std::string key = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
+    if (key == "--bytes")
+      options.bytes = std::stoul(value);
+    else if (key == "--piece")
+      options.piece = std::stoul(value);
+    else if (key == "--workers")
+      options.workers = std::stoi(value);
+    else if (key == "--seconds")
+      options.seconds = std::stod(value);
+    else if (key == "--transport" && (value == "tcp" || value == "unix"))
+      options.tcp = value == "tcp";
+    else if (key == "--address")
+      options.address = value;
+    else if (key == "--worker")
+      options.worker = std::stoi(value);
+    else
+      std::exit((std::fprintf(stderr, "unknown option %s %s\n", key.c_str(), value.c_str()), 2));
   }
   if (options.piece == 0) options.piece = options.bytes;
   return options;
@@ -187,7 +196,8 @@ int work(const Options& options) {
     if (!exchange()) return 1;
   std::vector<double> times;
   const auto start = Clock::now();
-  for (auto now = start; std::chrono::duration<double>(now - start).count() < options.seconds;) {
+  for (auto now = start;
+       times.empty() || std::chrono::duration<double>(now - start).count() < options.seconds;) {
     const auto before = now;
     if (!exchange()) return 1;
     now = Clock::now();
@@ -243,17 +253,17 @@ int main(int argc, char** argv) {
   if (pipe(ends) != 0) return 1;
   const int input = dup(STDIN_FILENO);
   dup2(ends[1], STDIN_FILENO);  // where the server says its port
-  const std::string path = "/tmp/bench-grpc-" + std::to_string(getpid());
-  const pid_t server = start(options, kServer, options.tcp ? "127.0.0.1:0" : "unix:" + path);
+  // An abstract socket has no file that could be left.
+  const std::string name = "unix-abstract:bench-grpc-" + std::to_string(getpid());
+  const pid_t server = start(options, kServer, options.tcp ? "127.0.0.1:0" : name);
   dup2(input, STDIN_FILENO);
   close(ends[1]);
   int port = 0, failed = 0;
   if (read(ends[0], &port, sizeof port) != sizeof port) return 1;
-  const std::string address = options.tcp ? "127.0.0.1:" + std::to_string(port) : "unix:" + path;
+  const std::string address = options.tcp ? "127.0.0.1:" + std::to_string(port) : name;
   std::vector<pid_t> workers;
   for (int i = 0; i < options.workers; ++i) workers.push_back(start(options, i, address));
   for (const pid_t worker : workers) failed |= ended(worker);
   failed |= ended(server);
-  unlink(path.c_str());
   return failed == 0 ? 0 : 1;
 }

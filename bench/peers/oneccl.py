@@ -8,6 +8,8 @@ every rank on a core, over Intel MPI's shared memory. CCL_WORKER_OFFLOAD=0: the 
 starts otherwise would fight for the rank's only core. CCL_ALLREDUCE=direct (Intel MPI's own) was the
 fastest of its all-reduces on two machines. Both give way to what the environment says."""
 import argparse
+import functools
+import itertools
 import os
 import pathlib
 import subprocess
@@ -18,6 +20,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 FOLDER = HERE.parent.parent / ".venv-oneccl"
 WHEELS = ["oneccl", "oneccl-devel", "impi-rt"]
 HOW = "to have it: python3 bench/peers/oneccl.py (2 GB)"
+NUMBERS = itertools.count()  # of runs
 
 
 def build(folder, program):
@@ -35,9 +38,15 @@ def build(folder, program):
     return done.returncode == 0
 
 
+@functools.cache
+def meetings():
+    """A folder that is removed when this process ends."""
+    return tempfile.TemporaryDirectory(prefix="oneccl-")
+
+
 def command(folder, program, what, ranks, seconds, sizes):
     """The command line of one run; without -ppn, Intel MPI takes one host for several."""
-    meeting = os.path.join(tempfile.mkdtemp(prefix="oneccl-"), "address")
+    meeting = os.path.join(meetings().name, f"address-{next(NUMBERS)}")
     return ["env", f"LD_LIBRARY_PATH={folder}/lib", f"I_MPI_ROOT={folder}", f"CCL_ROOT={folder}",
             f"CCL_WORKER_OFFLOAD={os.environ.get('CCL_WORKER_OFFLOAD', '0')}",
             f"CCL_ALLREDUCE={os.environ.get('CCL_ALLREDUCE', 'direct')}", "CCL_LOG_LEVEL=error",

@@ -28,9 +28,15 @@ class Recorder(TorchFunctionMode):
         super().__init__()
         self.linear, self.convolutions = [], []
 
+    def add_linear(self, x, weight):
+        self.linear.append((x.numel() // x.shape[-1], *reversed(weight.shape)))
+
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function is F.linear:
-            self.linear.append((args[0].numel() // args[0].shape[-1], *reversed(args[1].shape)))
+            self.add_linear(args[0], args[1])
+        elif function is F.multi_head_attention_forward:  # within it, this mode is off
+            self.add_linear(args[0], args[5])   # query, in_proj_weight
+            self.add_linear(args[0], args[11])  # out_proj_weight
         elif function in (F.conv2d, torch.conv2d):
             self.convolutions.append((args[0].shape, args[1].shape, args[3], args[4]))
         return function(*args, **(kwargs or {}))

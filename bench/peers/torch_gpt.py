@@ -144,20 +144,28 @@ def train(rank, options):
             profile.export_chrome_trace(options.profile)
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parser_of(about):
+    """The options of all peers that train: the docstring is `about`."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--data", required=True)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=15)
-    parser.add_argument("--global-batch", type=int, default=8)
-    for name, value in (("layers", 6), ("heads", 6), ("width", 384), ("block", 256), ("vocab", 256)):
+    for name, value in (("ranks", 2), ("steps", 15), ("global-batch", 8), ("layers", 6), ("heads", 6), ("width", 384),
+                        ("block", 256)):
         parser.add_argument(f"--{name}", type=int, default=value)
+    return parser
+
+
+def parse():
+    parser = parser_of(__doc__)
+    parser.add_argument("--vocab", type=int, default=256)
     parser.add_argument("--model", choices=["gpt", "bert", "resnet18"], default="gpt")
     parser.add_argument("--parallel", choices=["ddp", "compiled", "zero1", "fsdp2", "none"], default="ddp")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cuda: with --parallel none")
     parser.add_argument("--profile", help="with --parallel none: write the profile of three steps to this file")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.parallel != "none" and options.global_batch % options.ranks != 0:
+        parser.error(f"{options.ranks} ranks cannot have equal parts of --global-batch {options.global_batch}")
+    return options
 
 
 def main():

@@ -6,7 +6,6 @@ Each rank is a process with one thread on a core of its own and holds as many la
 values, optimizer and its numbers are those of `trireme train bench/gpt.toml`, but for what this package leaves
 to its user: the head's weights are not tied to the embedding's, and gradients are not clipped. Both save it work.
 """
-import argparse
 import json
 import os
 import sys
@@ -21,7 +20,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gloo_group  # noqa: E402
 import gpt_model  # noqa: E402
-from torch_gpt import batches  # noqa: E402
+from torch_gpt import batches, parser_of  # noqa: E402
 
 SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
 
@@ -70,15 +69,9 @@ def train(rank, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", required=True)
+    parser = parser_of(__doc__)
     parser.add_argument("--schedule", choices=SCHEDULES, default="1f1b")
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=15)
-    parser.add_argument("--global-batch", type=int, default=8)
     parser.add_argument("--micro", type=int, default=2)
-    for name, value in (("layers", 6), ("heads", 6), ("width", 384), ("block", 256)):
-        parser.add_argument(f"--{name}", type=int, default=value)
     options = parser.parse_args()
     gloo_group.run(train, options.ranks, options)
 

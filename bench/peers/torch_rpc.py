@@ -1,6 +1,6 @@
 """The exchange of bench.servers over torch.distributed.rpc (TensorPipe): each worker prints one JSON line.
 
-    torch_rpc.py [--bytes 67108864] [--workers 2] [--seconds 2] [--transports shm|tcp]
+    torch_rpc.py [--bytes 67108864] [--workers 2] [--seconds 2] [--transport shm|tcp]
 
 A worker calls a function of the server with its gradient and gets the new weights. The server holds a lock while it
 updates, and returns its own tensor: TensorPipe sends it without a copy. With shm it uses TensorPipe's shared memory

@@ -6,7 +6,6 @@ Each rank is a process with one thread on a core of its own. Query, key and valu
 this package can cut them by heads; embedding and head stay whole, which saves communication. Model, optimizer and its
 numbers are those of `trireme train bench/gpt.toml`, but gradients are not clipped.
 """
-import argparse
 import json
 import os
 import sys
@@ -23,7 +22,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gloo_group  # noqa: E402
 import gpt_model  # noqa: E402
-from torch_gpt import batches  # noqa: E402
+from torch_gpt import batches, parser_of  # noqa: E402
 
 
 class Attention(nn.Module):
@@ -84,14 +83,7 @@ def train(rank, options):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", required=True)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=15)
-    parser.add_argument("--global-batch", type=int, default=8)
-    for name, value in (("layers", 6), ("heads", 6), ("width", 384), ("block", 256)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    options = parser.parse_args()
+    options = parser_of(__doc__).parse_args()
     gloo_group.run(train, options.ranks, options)
 
 

@@ -63,7 +63,8 @@ Options parse(int argc, char** argv) {
       options.schedule = key;
     }
   }
-  if (options.times.size() != 3) std::exit((std::fprintf(stderr, "--times F,I,W\n"), 2));
+  if (options.times.size() != 3 || options.steps < 1)
+    std::exit((std::fprintf(stderr, "--times F,I,W; --steps at least 1\n"), 2));
   return options;
 }
 

@@ -37,13 +37,16 @@ struct Options {
   std::int64_t rows = 10'000'000, width = 16;
   double share = 1;  // percent
   int steps = 10;
+  std::int64_t touched() const {
+    return static_cast<std::int64_t>(static_cast<double>(rows) * share / 100);
+  }
 };
 
 Options parse(int argc, char** argv) {
   Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string key = argv[i], value = argv[i + 1];
-    if (key == "--transport")
+  for (int i = 1; i < argc; i += 2) {
+    const std::string key = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
+    if (key == "--transport" && (value == "shm" || value == "tcp"))
       options.transport = value;
     else if (key == "--optimizer")
       options.optimizer = value;
@@ -56,8 +59,14 @@ Options parse(int argc, char** argv) {
     else if (key == "--steps")
       options.steps = std::stoi(value);
     else
-      std::exit((std::fprintf(stderr, "unknown option %s\n", key.c_str()), 2));
+      std::exit((std::fprintf(stderr, "unknown option %s %s\n", key.c_str(), value.c_str()), 2));
   }
+  if (options.touched() < 1 || options.touched() > options.rows || options.steps < 1)
+    std::exit((std::fprintf(stderr,
+                            "--share %g of --rows %lld must be one row to all of them, and "
+                            "--steps %d at least 1\n",
+                            options.share, static_cast<long long>(options.rows), options.steps),
+               2));
   return options;
 }
 
@@ -155,8 +164,7 @@ class Worker {
   }
 
   void run() {
-    const auto touched =
-        static_cast<std::int64_t>(static_cast<double>(options_.rows) * options_.share / 100);
+    const std::int64_t touched = options_.touched();
     std::vector<double> wall, worker, server;
     std::uint64_t before = 0;
     for (int step = 0; step < options_.steps + 2; ++step) {

@@ -51,15 +51,24 @@ struct Options {
   bool spin = false;
 };
 
+// Whether `value` is the second of two words.
+bool one_of(const std::string& first, const std::string& second, const std::string& value) {
+  if (value != first && value != second)
+    std::exit((std::fprintf(stderr, "'%s' is neither %s nor %s\n", value.c_str(), first.c_str(),
+                            second.c_str()),
+               2));
+  return value == second;
+}
+
 Options parse(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string key = argv[i];
     const auto value = [&] { return std::string(i + 1 < argc ? argv[++i] : ""); };
     if (key == "--mode") {
-      options.sync = value() == "sync";
+      options.sync = one_of("async", "sync", value());
     } else if (key == "--transport") {
-      options.tcp = value() == "tcp";
+      options.tcp = one_of("shm", "tcp", value());
     } else if (key == "--bytes") {
       options.bytes = std::stoul(value());
     } else if (key == "--optimizer") {
@@ -154,7 +163,7 @@ class Worker {
     double longest = Seconds(passed).count();
     if (options_.sync)
       job_.world().all_reduce(Buffer::of(std::span(&longest, 1)), Max, {.label = "time"}).wait();
-    return longest < options_.seconds;
+    return longest < options_.seconds || times_.empty();
   }
 
   void work() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The PyTorch peers end: nothing of theirs still holds the Gloo group when it is destroyed."""
+"""The PyTorch peers end: nothing of theirs still holds the Gloo group when it is destroyed. The limit has all products."""
 import argparse
 import gc
 import os
@@ -10,7 +10,11 @@ import unittest
 import weakref
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "peers"))
+import bert_model  # noqa: E402
 import gloo_group  # noqa: E402
+import gpt_model  # noqa: E402
+import products  # noqa: E402
+import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch_gpt  # noqa: E402
 
@@ -53,6 +57,16 @@ class Peers(unittest.TestCase):
         for parallel in ("ddp", "zero1"):
             with self.subTest(parallel):
                 self.assertEqual(self.train(parallel), [])
+
+
+class Products(unittest.TestCase):
+    def test_all_linear_layers_of_a_model_are_recorded(self):
+        for model in (gpt_model.Gpt, bert_model.Bert):
+            with self.subTest(model), torch.no_grad(), products.Recorder() as recorder:
+                model(layers=2, heads=2, width=16, block=8, vocab=32)(torch.zeros(3, 8, dtype=torch.long))
+                for shape in ((24, 16, 48), (24, 16, 16), (24, 16, 64), (24, 64, 16)):
+                    self.assertGreaterEqual(recorder.linear.count(shape), 2, shape)
+                self.assertEqual(recorder.linear.count((24, 16, 32)), 1)
 
 
 if __name__ == "__main__":

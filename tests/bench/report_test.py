@@ -56,6 +56,19 @@ class Report(unittest.TestCase):
         texts, _ = report.parts(everything(dict(FIGURES, openmpi={KIB64: 20e-6})))
         self.assertIn("| 1 MiB | - | - | - |", texts["all_reduce-2"])
 
+    def test_a_size_that_ours_lacks_is_a_row_and_a_missed_target(self):
+        texts, _ = report.parts(everything(dict(FIGURES, arena={KIB64: 2e-6})))
+        self.assertIn("| 1 MiB | - | 100.00 µs | - | 19.00 µs | - |", texts["all_reduce-2"])
+        self.assertIn("64 KiB 10.00x, 1 MiB - | missed at 1 MiB", target_row(texts["targets"], "arena: 4x Open MPI"))
+
+    def test_bytes_are_told_in_whole_units(self):
+        self.assertEqual([report.text_of(size) for size in (8, KIB64, 100000, 3 << 19, 127 * MIB)],
+                         ["8 B", "64 KiB", "100000 B", "1536 KiB", "127 MiB"])
+
+    def test_nothing_of_ours_is_no_table(self):
+        self.assertEqual(report.own_table({}), "")
+        self.assertEqual(report.peer_table({}), "")
+
     def test_plots_are_xml_with_a_line_for_each_program(self):
         _, plots = report.parts(everything(FIGURES))
         root = xml.etree.ElementTree.fromstring(plots["all_reduce-2"])
