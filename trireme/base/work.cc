@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/waiter.h"

@@ -1,7 +1,6 @@
 #include "trireme/comm/engine.h"
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <utility>
 

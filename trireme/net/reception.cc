@@ -6,8 +6,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <optional>
-#include <span>
 
 #include "trireme/base/error.h"
 

@@ -1,6 +1,5 @@
 #include "trireme/comm/calls/operation.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 

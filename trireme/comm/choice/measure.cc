@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"

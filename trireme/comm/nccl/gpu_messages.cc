@@ -1,7 +1,5 @@
 #include "trireme/comm/nccl/gpu_messages.h"
 
-#include <utility>
-
 #include "trireme/base/error.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/nccl/gpu_group.h"

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <utility>
 
-#include "trireme/base/error.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/rendezvous/coordinator/coordinator_service.h"
 #include "trireme/rendezvous/coordinator/door.h"

@@ -1,5 +1,4 @@
 // S3Client's uploads in parts.
-#include <algorithm>
 
 #include "trireme/storage/s3/client.h"
 #include "trireme/storage/s3/digest.h"
