@@ -22,7 +22,7 @@ WorkSource OpenWorks::begin(const char* what, int peer) {
 
 void OpenWorks::end(const WorkSource& source, const std::exception_ptr& error) {
   count(-1);
-  error ? source.fail(error) : source.complete();
+  source.settle(error);
 }
 
 void Outbox::attach(Link* link, std::size_t num_lanes, OpenWorks* open) {

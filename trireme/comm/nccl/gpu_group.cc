@@ -264,11 +264,7 @@ std::exception_ptr GpuGroup::about(const GpuCall* call, const std::exception_ptr
     }
     if (const int lost = lost_peer(call); lost >= 0 && context.peer < 0)
       context.peer = engine_->facts.world_rank(lost);
-    try {
-      throw_error(known.code(), std::move(message), std::move(context));
-    } catch (...) {
-      return std::current_exception();
-    }
+    return make_error(known.code(), std::move(message), std::move(context));
   } catch (...) {
     return error;
   }

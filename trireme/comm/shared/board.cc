@@ -77,17 +77,13 @@ int Board::first_given_up() const noexcept {
 std::exception_ptr Board::error_of(int rank) const {
   const BoardMemory& board = *boards_[rank];
   const auto name = [&](int one) { return names_.empty() ? one : names_[one]; };
-  try {
-    const std::string reason(board.abort_reason,
-                             strnlen(board.abort_reason, sizeof board.abort_reason));
-    throw_error(ExitCode(board.abort_code),
-                "rank " + std::to_string(name(rank)) + " gave up: " + reason,
-                {.rank = name(rank_),
-                 .peer = board.abort_peer < 0 ? name(rank) : board.abort_peer,
-                 .advice = "See that rank's own last lines."});
-  } catch (...) {
-    return std::current_exception();
-  }
+  const std::string reason(board.abort_reason,
+                           strnlen(board.abort_reason, sizeof board.abort_reason));
+  return make_error(ExitCode(board.abort_code),
+                    "rank " + std::to_string(name(rank)) + " gave up: " + reason,
+                    {.rank = name(rank_),
+                     .peer = board.abort_peer < 0 ? name(rank) : board.abort_peer,
+                     .advice = "See that rank's own last lines."});
 }
 
 void Board::abort(const std::exception_ptr& error, Waiter& waiter) noexcept {
