@@ -5,8 +5,7 @@
 #include "trireme/base/error.h"
 #include "trireme/kernel/cuda/kernel_image.h"
 
-namespace trireme::inline v0::comm {
-namespace nccl {
+namespace trireme::inline v0::comm::nccl {
 namespace {
 
 constexpr unsigned kThreads = 256;           // per block; as kernels.cu's launch bounds
@@ -179,5 +178,4 @@ void* Gpu::kernel_named(const std::string& name) {
   return function;
 }
 
-}  // namespace nccl
-}  // namespace trireme::inline v0::comm
+}  // namespace trireme::inline v0::comm::nccl

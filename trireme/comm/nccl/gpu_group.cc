@@ -9,8 +9,7 @@
 #include "trireme/comm/engine.h"
 #include "trireme/comm/rounds/phase.h"
 
-namespace trireme::inline v0::comm {
-namespace nccl {
+namespace trireme::inline v0::comm::nccl {
 namespace {
 
 // A peer that has left may have ended its part; this is the time for the last data to arrive.
@@ -340,5 +339,4 @@ void GpuGroup::take_leave(TimePoint now) noexcept {
   watch_.end(this);
 }
 
-}  // namespace nccl
-}  // namespace trireme::inline v0::comm
+}  // namespace trireme::inline v0::comm::nccl

@@ -221,7 +221,7 @@ void Negotiator::Core::start(const std::string& name) {
   pending_.erase(found);
   Work work;
   try {
-    work = pending.start(*data_);
+    work = pending.start(*data_, {.label = name});
   } catch (const Error&) {  // the call is invalid, and so it is on all ranks
     return pending.source.fail(std::current_exception());
   }
