@@ -32,8 +32,7 @@ std::string random_mark() {
 // Lets several calls be made although one of them fails.
 class FirstFailure {
  public:
-  template <class Call>
-  void watch(Call call) {
+  void watch(auto call) {
     try {
       call();
     } catch (const ResourceError&) {
