@@ -63,8 +63,8 @@ struct WorkState {
 };
 }  // namespace detail
 
-/// The producer's end. Call complete(), fail() or settle() in the progress context. Only the first call
-/// counts, so an abort may race with a completion.
+/// The producer's end. Call complete(), fail() or settle() in the progress context. Only the first
+/// call counts, so an abort may race with a completion.
 class WorkSource {
  public:
   /// `description` ("all_reduce bucket 2") appears in timeout errors. `owner` may be null;

@@ -1,6 +1,6 @@
 // Engine: the implementation of a Communicator. It runs one collective at a time, in call order:
 // exchange of headers (fingerprints, and the data itself if it fits), then a backend's Run. Headers
-// lie on a board if ranks can map one another's memory (board_watch.h); otherwise they are messages.
+// lie on a board if ranks can map one another's memory (board_watch.h), else they are messages.
 //
 // The functions under "Any thread" may be called from any thread, all others in the progress
 // context of the transport's Waiter. The first error breaks the engine: it aborts the transport, so
@@ -90,10 +90,8 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   // Any thread:
   Work submit(Operation&& operation, Deadline deadline);
   Arena allocate(std::size_t bytes, Device device);
-  /// The engine of a group of `ranks`. `id` separates the group's messages from others.
-  std::shared_ptr<Engine> group(std::vector<int> ranks, std::string name, std::uint64_t id);
-  /// A new id for such a group, the same on all its members.
-  std::uint64_t group_id(std::span<const int> ranks, std::string_view name);
+  /// The engine of a new group of `ranks`.
+  std::shared_ptr<Engine> group(std::vector<int> ranks, std::string name);
   void abort(std::exception_ptr error) noexcept;
   /// Detaches from the Waiter. If this engine heads the family, all open calls of the family fail.
   /// If it is a group's, they fail only if the user has open calls on this engine.
