@@ -6,12 +6,9 @@
 #include "trireme/kernel/cuda/kernel_image.h"
 
 namespace trireme::inline v0::comm::nccl {
-namespace {
 
 constexpr unsigned kThreads = 256;           // per block; as kernels.cu's launch bounds
 constexpr std::uint64_t kMostBlocks = 4096;  // beyond it, blocks take more
-
-}  // namespace
 
 GpuEvent::~GpuEvent() {
   if (handle_) gpu_->put_back(handle_);

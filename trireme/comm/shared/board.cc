@@ -10,13 +10,10 @@
 #include "trireme/base/shortened.h"
 
 namespace trireme::inline v0::comm {
-namespace {
 
 // The longest time to wait for a peer that is writing a block. Limits the wait for a peer that is
 // stopped in a debugger; a peer checks `aborted` before every block.
 constexpr Duration kLongestBlock = std::chrono::milliseconds(500);
-
-}  // namespace
 
 // Stored at once from a local copy, since reading back this shared cache line would be slow.
 void BoardMemory::Slot::put(std::span<const Location> locations) noexcept {

@@ -12,11 +12,8 @@
 #include "trireme/rendezvous/launchers/room.h"
 
 namespace trireme::inline v0::rendezvous {
-namespace {
 
 constexpr int kLargestMessage = 1 << 20;
-
-}  // namespace
 
 struct Coordinator::Impl {
   explicit Impl(CoordinatorOptions options)
