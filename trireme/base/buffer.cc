@@ -3,10 +3,9 @@
 #include <array>
 
 namespace trireme::inline v0 {
-namespace {
+
 constexpr std::array<std::string_view, 10> kNames = {"F64", "F32", "BF16", "F16", "I64",
                                                      "I32", "I16", "I8",   "U8",  "BOOL"};
-}
 
 std::string_view name_of(DType dtype) noexcept {
   const auto index = static_cast<std::size_t>(dtype);

@@ -47,33 +47,19 @@ struct Float16 {
 template <class T>
 struct DTypeOf;
 template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::F64;
-};
+struct DTypeOf<double> : std::integral_constant<DType, DType::F64> {};
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::F32;
-};
+struct DTypeOf<float> : std::integral_constant<DType, DType::F32> {};
 template <>
-struct DTypeOf<BFloat16> {
-  static constexpr DType value = DType::BF16;
-};
+struct DTypeOf<BFloat16> : std::integral_constant<DType, DType::BF16> {};
 template <>
-struct DTypeOf<Float16> {
-  static constexpr DType value = DType::F16;
-};
+struct DTypeOf<Float16> : std::integral_constant<DType, DType::F16> {};
 template <>
-struct DTypeOf<std::int64_t> {
-  static constexpr DType value = DType::I64;
-};
+struct DTypeOf<std::int64_t> : std::integral_constant<DType, DType::I64> {};
 template <>
-struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::I32;
-};
+struct DTypeOf<std::int32_t> : std::integral_constant<DType, DType::I32> {};
 template <>
-struct DTypeOf<std::uint8_t> {
-  static constexpr DType value = DType::U8;
-};
+struct DTypeOf<std::uint8_t> : std::integral_constant<DType, DType::U8> {};
 
 /// Cuda: also ROCm's GPUs, as in LibTorch. Other: a device that LibTorch got from another library.
 enum class DeviceKind : std::uint8_t { Cpu, Cuda, Xpu, Mps, Hpu, Other };

@@ -137,4 +137,12 @@ void throw_error(ExitCode code, std::string message, ErrorContext context) {
   throw Error(code, std::move(message), std::move(context));
 }
 
+std::exception_ptr make_error(ExitCode code, std::string message, ErrorContext context) noexcept {
+  try {
+    throw_error(code, std::move(message), std::move(context));
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
 }  // namespace trireme::inline v0

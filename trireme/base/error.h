@@ -100,5 +100,7 @@ ErrorReport describe(const std::exception_ptr& pointer) noexcept;
 
 /// Throws an error of the type that belongs to `code`. Used where errors cross processes.
 [[noreturn]] void throw_error(ExitCode code, std::string message, ErrorContext context);
+/// The error that throw_error() throws.
+std::exception_ptr make_error(ExitCode code, std::string message, ErrorContext context) noexcept;
 
 }  // namespace trireme::inline v0

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,23 +15,21 @@
 namespace trireme::inline v0 {
 
 Event::Event() : descriptor_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (descriptor_ < 0) {
+  if (!descriptor_) {
     throw ResourceError(std::string("eventfd failed: ") + std::strerror(errno),
                         {.advice = "Raise the limit on open files."});
   }
 }
 
-Event::~Event() { close(descriptor_); }
-
 void Event::set() noexcept {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const auto put = write(descriptor_, &one, sizeof one);
+  [[maybe_unused]] const auto put = write(descriptor_.get(), &one, sizeof one);
 }
 
 bool Event::wait(Duration timeout) noexcept {
   const TimePoint end = Deadline::in(timeout).from(steady_now());
   constexpr long kMostMs = std::numeric_limits<int>::max();
-  pollfd ready{descriptor_, POLLIN, 0};
+  pollfd ready{descriptor_.get(), POLLIN, 0};
   for (;;) {
     const Duration rest = std::max(end - steady_now(), TimePoint::duration::zero());
     const auto milliseconds = std::chrono::ceil<std::chrono::milliseconds>(rest).count();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "trireme/base/clock.h"
+#include "trireme/base/descriptor.h"
 
 namespace trireme::inline v0 {
 
@@ -10,14 +11,12 @@ class Event {
  public:
   /// Throws ResourceError if no descriptor is left.
   Event();
-  ~Event();
-  Event(const Event&) = delete;
   void set() noexcept;
   /// True if the event was set before or during the wait. It stays set.
   bool wait(Duration timeout) noexcept;
 
  private:
-  int descriptor_ = -1;
+  const Descriptor descriptor_;
 };
 
 }  // namespace trireme::inline v0

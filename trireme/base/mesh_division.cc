@@ -1,6 +1,5 @@
 #include "trireme/base/mesh_division.h"
 
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -13,20 +13,8 @@ struct MeshShape {
   int pipeline = 1, data = 1, shard = 1, context = 1, tensor = 1, expert = 1;
   int size() const noexcept { return pipeline * data * shard * context * tensor; }
   int along(Axis axis) const noexcept {
-    switch (axis) {
-      case Axis::Pipeline:
-        return pipeline;
-      case Axis::Data:
-        return data;
-      case Axis::Shard:
-        return shard;
-      case Axis::Expert:
-        return expert;
-      case Axis::Context:
-        return context;
-      default:
-        return tensor;
-    }
+    const int sizes[kNumAxes] = {pipeline, data, shard, expert, context, tensor};
+    return sizes[static_cast<int>(axis)];
   }
   friend bool operator==(const MeshShape&, const MeshShape&) = default;
 };

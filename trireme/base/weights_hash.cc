@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
-#include <span>
 #include <string_view>
 
 #include "trireme/base/check.h"
-#include "trireme/base/sha256.h"
 
 namespace trireme::inline v0 {
 namespace {
@@ -40,20 +37,11 @@ std::string weights_hash(std::vector<HashedTensor> tensors) {
   return hash.finish();
 }
 
-struct WeightsHash::State {
-  Sha256 hash;
-  std::string last;
-};
-WeightsHash::WeightsHash() : state_(std::make_unique<State>()) {}
-WeightsHash::~WeightsHash() = default;
-
 void WeightsHash::add(const HashedTensor& tensor) {
-  TRIREME_CHECK(state_->last <= tensor.name);
-  state_->last = tensor.name;
-  add_tensor(state_->hash, tensor);
+  TRIREME_CHECK(last_ <= tensor.name);
+  last_ = tensor.name;
+  add_tensor(hash_, tensor);
 }
-
-std::string WeightsHash::finish() { return state_->hash.hex(); }
 
 std::uint64_t tensor_hash(const HashedTensor& tensor) {
   Sha256 hash;

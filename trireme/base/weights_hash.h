@@ -5,12 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "trireme/base/buffer.h"
+#include "trireme/base/sha256.h"
 
 namespace trireme::inline v0 {
 
@@ -31,14 +31,12 @@ std::string weights_hash(std::vector<HashedTensor> tensors);
 /// ascending name order (CheckFailure otherwise).
 class WeightsHash {
  public:
-  WeightsHash();
-  ~WeightsHash();
   void add(const HashedTensor& tensor);
-  std::string finish();
+  std::string finish() { return hash_.hex(); }
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  Sha256 hash_;
+  std::string last_;  // the name of the last tensor
 };
 
 /// The first eight bytes of the hash of one tensor; used to compare copies between ranks.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/waiter.h"
@@ -173,7 +172,7 @@ Work Work::all(std::span<const Work> works) {
         if (!gather->first) gather->first = error;
       }
       if (gather->left.fetch_sub(1) != 1) return;
-      gather->first ? source.fail(gather->first) : source.complete();
+      source.settle(gather->first);
     });
   }
   return source.work();

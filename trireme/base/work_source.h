@@ -63,8 +63,8 @@ struct WorkState {
 };
 }  // namespace detail
 
-/// The producer's end. Call complete() or fail() in the progress context. Only the first call
-/// counts, so an abort may race with a completion.
+/// The producer's end. Call complete(), fail() or settle() in the progress context. Only the first
+/// call counts, so an abort may race with a completion.
 class WorkSource {
  public:
   /// `description` ("all_reduce bucket 2") appears in timeout errors. `owner` may be null;
@@ -77,9 +77,10 @@ class WorkSource {
   bool settled() const noexcept;
   void complete() const { settle(nullptr); }
   void fail(std::exception_ptr error) const { settle(std::move(error)); }
+  /// Completes it if `error` is null, else fails it.
+  void settle(std::exception_ptr error) const;
 
  private:
-  void settle(std::exception_ptr error) const;
   std::shared_ptr<detail::WorkState> state_;
 };
 

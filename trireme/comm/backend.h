@@ -59,7 +59,7 @@ std::unique_ptr<Backend> make_rounds_backend(Engine& engine);
 /// Takes calls of the algorithm "direct", and calls that may be direct if every rank can read every
 /// other's memory. Requires Engine::arenas.
 std::unique_ptr<Backend> make_shared_backend(Engine& engine);
-/// native_backend.h. Null if the engine's transport does not reduce.
+/// mpi-native. Null if the engine's transport does not reduce.
 std::unique_ptr<Backend> make_native_backend(Engine& engine);
 
 }  // namespace trireme::inline v0::comm

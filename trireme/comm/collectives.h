@@ -24,75 +24,61 @@ concept Communicable = std::ranges::contiguous_range<R> && std::ranges::sized_ra
   DTypeOf<std::ranges::range_value_t<R>>::value;
 };
 
-template <Communicable R>
-Buffer buffer_of(R&& values) {
+Buffer buffer_of(Communicable auto&& values) {
   return Buffer::of(std::span(std::ranges::data(values), std::ranges::size(values)));
 }
 
 namespace async {
-template <Communicable R>
-Work all_reduce(comm::Communicator& communicator, R&& values, ReduceOp op,
+Work all_reduce(comm::Communicator& communicator, Communicable auto&& values, ReduceOp op,
                 const comm::OpOptions& options = {}) {
   return communicator.all_reduce(buffer_of(values), op, options);
 }
-template <Communicable R>
-Work broadcast(comm::Communicator& communicator, R&& values, int root,
+Work broadcast(comm::Communicator& communicator, Communicable auto&& values, int root,
                const comm::OpOptions& options = {}) {
   return communicator.broadcast(buffer_of(values), root, options);
 }
-template <Communicable In, Communicable Out>
-Work all_gather(comm::Communicator& communicator, In&& in, Out&& out,
+Work all_gather(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
                 const comm::OpOptions& options = {}) {
   return communicator.all_gather(buffer_of(in), buffer_of(out), options);
 }
-template <Communicable In, Communicable Out>
-Work reduce_scatter(comm::Communicator& communicator, In&& in, Out&& out, ReduceOp op,
-                    const comm::OpOptions& options = {}) {
+Work reduce_scatter(comm::Communicator& communicator, Communicable auto&& in,
+                    Communicable auto&& out, ReduceOp op, const comm::OpOptions& options = {}) {
   return communicator.reduce_scatter(buffer_of(in), buffer_of(out), op, options);
 }
-template <Communicable In, Communicable Out>
-Work reduce_scatter_v(comm::Communicator& communicator, In&& in, Out&& out,
-                      std::span<const std::size_t> counts, ReduceOp op,
+Work reduce_scatter_v(comm::Communicator& communicator, Communicable auto&& in,
+                      Communicable auto&& out, std::span<const std::size_t> counts, ReduceOp op,
                       const comm::OpOptions& options = {}) {
   return communicator.reduce_scatter_v(buffer_of(in), buffer_of(out), counts, op, options);
 }
-template <Communicable In, Communicable Out>
-Work reduce(comm::Communicator& communicator, In&& in, Out&& out, ReduceOp op, int root,
-            const comm::OpOptions& options = {}) {
+Work reduce(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
+            ReduceOp op, int root, const comm::OpOptions& options = {}) {
   return communicator.reduce(buffer_of(in), buffer_of(out), op, root, options);
 }
-template <Communicable In, Communicable Out>
-Work gather(comm::Communicator& communicator, In&& in, Out&& out, int root,
-            const comm::OpOptions& options = {}) {
+Work gather(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
+            int root, const comm::OpOptions& options = {}) {
   return communicator.gather(buffer_of(in), buffer_of(out), root, options);
 }
-template <Communicable In, Communicable Out>
-Work gather_v(comm::Communicator& communicator, In&& in, Out&& out,
+Work gather_v(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
               std::span<const std::size_t> counts, int root, const comm::OpOptions& options = {}) {
   return communicator.gather_v(buffer_of(in), buffer_of(out), counts, root, options);
 }
-template <Communicable In, Communicable Out>
-Work scatter(comm::Communicator& communicator, In&& in, Out&& out, int root,
-             const comm::OpOptions& options = {}) {
+Work scatter(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
+             int root, const comm::OpOptions& options = {}) {
   return communicator.scatter(buffer_of(in), buffer_of(out), root, options);
 }
-template <Communicable In, Communicable Out>
-Work scatter_v(comm::Communicator& communicator, In&& in, Out&& out,
+Work scatter_v(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
                std::span<const std::size_t> counts, int root, const comm::OpOptions& options = {}) {
   return communicator.scatter_v(buffer_of(in), buffer_of(out), counts, root, options);
 }
-template <Communicable In, Communicable Out>
-Work all_gather_v(comm::Communicator& communicator, In&& in, Out&& out,
+Work all_gather_v(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
                   std::span<const std::size_t> counts, const comm::OpOptions& options = {}) {
   return communicator.all_gather_v(buffer_of(in), buffer_of(out), counts, options);
 }
-template <Communicable In, Communicable Out>
-Work all_to_all(comm::Communicator& communicator, In&& in, Out&& out,
+Work all_to_all(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
                 const comm::OpOptions& options = {}) {
   return communicator.all_to_all(buffer_of(in), buffer_of(out), options);
 }
-template <Communicable In, Communicable Out>
-Work all_to_all_v(comm::Communicator& communicator, In&& in, Out&& out,
+Work all_to_all_v(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
                   std::span<const std::size_t> send_counts,
                   std::span<const std::size_t> recv_counts, const comm::OpOptions& options = {}) {
   return communicator.all_to_all_v(buffer_of(in), buffer_of(out), send_counts, recv_counts,
@@ -105,81 +91,66 @@ inline Work all_reduce_many(comm::Communicator& communicator, std::span<const Bu
 inline Work barrier(comm::Communicator& communicator, const comm::OpOptions& options = {}) {
   return communicator.barrier(options);
 }
-template <Communicable R>
-Work send(comm::Communicator& communicator, R&& values, int peer, std::uint32_t tag = 0,
-          const comm::OpOptions& options = {}) {
+Work send(comm::Communicator& communicator, Communicable auto&& values, int peer,
+          std::uint32_t tag = 0, const comm::OpOptions& options = {}) {
   return communicator.send(buffer_of(values), peer, tag, options);
 }
-template <Communicable R>
-Work recv(comm::Communicator& communicator, R&& values, int peer, std::uint32_t tag = 0,
-          const comm::OpOptions& options = {}) {
+Work recv(comm::Communicator& communicator, Communicable auto&& values, int peer,
+          std::uint32_t tag = 0, const comm::OpOptions& options = {}) {
   return communicator.recv(buffer_of(values), peer, tag, options);
 }
 }  // namespace async
 
-template <Communicable R>
-void all_reduce(comm::Communicator& communicator, R&& values, ReduceOp op,
+void all_reduce(comm::Communicator& communicator, Communicable auto&& values, ReduceOp op,
                 const comm::OpOptions& options = {}) {
   async::all_reduce(communicator, values, op, options).wait();
 }
-template <Communicable R>
-void broadcast(comm::Communicator& communicator, R&& values, int root,
+void broadcast(comm::Communicator& communicator, Communicable auto&& values, int root,
                const comm::OpOptions& options = {}) {
   async::broadcast(communicator, values, root, options).wait();
 }
-template <Communicable In, Communicable Out>
-void all_gather(comm::Communicator& communicator, In&& in, Out&& out,
+void all_gather(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
                 const comm::OpOptions& options = {}) {
   async::all_gather(communicator, in, out, options).wait();
 }
-template <Communicable In, Communicable Out>
-void reduce_scatter(comm::Communicator& communicator, In&& in, Out&& out, ReduceOp op,
-                    const comm::OpOptions& options = {}) {
+void reduce_scatter(comm::Communicator& communicator, Communicable auto&& in,
+                    Communicable auto&& out, ReduceOp op, const comm::OpOptions& options = {}) {
   async::reduce_scatter(communicator, in, out, op, options).wait();
 }
-template <Communicable In, Communicable Out>
-void reduce_scatter_v(comm::Communicator& communicator, In&& in, Out&& out,
-                      std::span<const std::size_t> counts, ReduceOp op,
+void reduce_scatter_v(comm::Communicator& communicator, Communicable auto&& in,
+                      Communicable auto&& out, std::span<const std::size_t> counts, ReduceOp op,
                       const comm::OpOptions& options = {}) {
   async::reduce_scatter_v(communicator, in, out, counts, op, options).wait();
 }
-template <Communicable In, Communicable Out>
-void reduce(comm::Communicator& communicator, In&& in, Out&& out, ReduceOp op, int root,
-            const comm::OpOptions& options = {}) {
+void reduce(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
+            ReduceOp op, int root, const comm::OpOptions& options = {}) {
   async::reduce(communicator, in, out, op, root, options).wait();
 }
-template <Communicable In, Communicable Out>
-void gather(comm::Communicator& communicator, In&& in, Out&& out, int root,
-            const comm::OpOptions& options = {}) {
+void gather(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
+            int root, const comm::OpOptions& options = {}) {
   async::gather(communicator, in, out, root, options).wait();
 }
-template <Communicable In, Communicable Out>
-void gather_v(comm::Communicator& communicator, In&& in, Out&& out,
+void gather_v(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
               std::span<const std::size_t> counts, int root, const comm::OpOptions& options = {}) {
   async::gather_v(communicator, in, out, counts, root, options).wait();
 }
-template <Communicable In, Communicable Out>
-void scatter(comm::Communicator& communicator, In&& in, Out&& out, int root,
-             const comm::OpOptions& options = {}) {
+void scatter(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
+             int root, const comm::OpOptions& options = {}) {
   async::scatter(communicator, in, out, root, options).wait();
 }
-template <Communicable In, Communicable Out>
-void scatter_v(comm::Communicator& communicator, In&& in, Out&& out,
+void scatter_v(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
                std::span<const std::size_t> counts, int root, const comm::OpOptions& options = {}) {
   async::scatter_v(communicator, in, out, counts, root, options).wait();
 }
-template <Communicable In, Communicable Out>
-void all_gather_v(comm::Communicator& communicator, In&& in, Out&& out,
+void all_gather_v(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
                   std::span<const std::size_t> counts, const comm::OpOptions& options = {}) {
   async::all_gather_v(communicator, in, out, counts, options).wait();
 }
-template <Communicable In, Communicable Out>
-void all_to_all(comm::Communicator& communicator, In&& in, Out&& out,
+void all_to_all(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
                 const comm::OpOptions& options = {}) {
   async::all_to_all(communicator, in, out, options).wait();
 }
-template <Communicable In, Communicable Out>
-void all_to_all_v(comm::Communicator& communicator, In&& in, Out&& out,
+void all_to_all_v(comm::Communicator& communicator, Communicable auto&& in, Communicable auto&& out,
                   std::span<const std::size_t> send_counts,
                   std::span<const std::size_t> recv_counts, const comm::OpOptions& options = {}) {
   async::all_to_all_v(communicator, in, out, send_counts, recv_counts, options).wait();
@@ -188,14 +159,12 @@ inline void all_reduce_many(comm::Communicator& communicator, std::span<const Bu
                             ReduceOp op, const comm::OpOptions& options = {}) {
   async::all_reduce_many(communicator, buffers, op, options).wait();
 }
-template <Communicable R>
-void send(comm::Communicator& communicator, R&& values, int peer, std::uint32_t tag = 0,
-          const comm::OpOptions& options = {}) {
+void send(comm::Communicator& communicator, Communicable auto&& values, int peer,
+          std::uint32_t tag = 0, const comm::OpOptions& options = {}) {
   async::send(communicator, values, peer, tag, options).wait();
 }
-template <Communicable R>
-void recv(comm::Communicator& communicator, R&& values, int peer, std::uint32_t tag = 0,
-          const comm::OpOptions& options = {}) {
+void recv(comm::Communicator& communicator, Communicable auto&& values, int peer,
+          std::uint32_t tag = 0, const comm::OpOptions& options = {}) {
   async::recv(communicator, values, peer, tag, options).wait();
 }
 inline void barrier(comm::Communicator& communicator, const comm::OpOptions& options = {}) {

@@ -1,7 +1,5 @@
 #include "trireme/comm/communicator.h"
 
-#include <utility>
-
 #include "trireme/comm/choice/selection.h"
 #include "trireme/comm/communicator_options.h"
 #include "trireme/comm/engine.h"

@@ -1,7 +1,6 @@
 #include "trireme/comm/engine.h"
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -10,7 +9,6 @@
 #include "trireme/comm/calls/inline_run.h"
 #include "trireme/comm/device/device_backend.h"
 #include "trireme/comm/device/place.h"
-#include "trireme/comm/messages/message_headers.h"
 
 namespace trireme::inline v0::comm {
 namespace {
@@ -88,6 +86,21 @@ std::exception_ptr with_context(const std::exception_ptr& error, const Operation
 
 bool OpenTransfers::any() const noexcept {
   return std::any_of(open_.begin(), open_.end(), [](int open) { return open != 0; });
+}
+
+void Family::add(const std::shared_ptr<Engine>& engine) {
+  std::erase_if(members_, [](const auto& one) { return one.expired(); });
+  members_.push_back(engine);
+  if (failure_) engine->break_with(failure_);
+}
+
+void Family::fail(const std::exception_ptr& error) noexcept {
+  if (failure_) return;
+  failure_ = error;
+  const auto members = members_;  // a copy: break_with() may change members_
+  for (const auto& one : members) {
+    if (const auto engine = one.lock()) engine->break_with(error);
+  }
 }
 
 Engine::Engine(std::shared_ptr<net::Transport> given, CommunicatorOptions options,

@@ -1,12 +1,11 @@
 // Engine: the implementation of a Communicator. It runs one collective at a time, in call order:
 // exchange of headers (fingerprints, and the data itself if it fits), then a backend's Run. Headers
-// lie on a board if ranks can map one another's memory (board_watch.h); otherwise they are messages
-// (message_headers.h).
+// lie on a board if ranks can map one another's memory (board_watch.h), else they are messages.
 //
 // The functions under "Any thread" may be called from any thread, all others in the progress
 // context of the transport's Waiter. The first error breaks the engine: it aborts the transport, so
 // that no buffer is accessed any more, and fails every open and later call, here and in the engines
-// of all groups over the same transport (family.h).
+// of all groups over the same transport (Family).
 #pragma once
 
 #include <atomic>
@@ -22,7 +21,6 @@
 #include "trireme/comm/calls/call.h"
 #include "trireme/comm/calls/call_waits.h"
 #include "trireme/comm/communicator.h"
-#include "trireme/comm/family.h"
 #include "trireme/comm/fold_plan.h"
 #include "trireme/comm/group_facts.h"
 #include "trireme/comm/messages/messages.h"
@@ -65,6 +63,20 @@ class OpenTransfers {
   std::vector<int> open_;
 };
 
+/// The engines over one transport: a communicator and all groups made from it. They share its
+/// progress; the first failure of one breaks them all with the same error. Progress context.
+class Family {
+ public:
+  /// Breaks `engine` at once if the family is broken already.
+  void add(const std::shared_ptr<Engine>& engine);
+  /// Breaks all engines; the first error wins.
+  void fail(const std::exception_ptr& error) noexcept;
+
+ private:
+  std::vector<std::weak_ptr<Engine>> members_;
+  std::exception_ptr failure_;
+};
+
 class Engine final : public std::enable_shared_from_this<Engine> {
  public:
   /// Collective, but does not wait for the peers. Null `family`: the engine heads a new one.
@@ -78,10 +90,8 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   // Any thread:
   Work submit(Operation&& operation, Deadline deadline);
   Arena allocate(std::size_t bytes, Device device);
-  /// The engine of a group of `ranks`. `id` separates the group's messages from others.
-  std::shared_ptr<Engine> group(std::vector<int> ranks, std::string name, std::uint64_t id);
-  /// A new id for such a group, the same on all its members.
-  std::uint64_t group_id(std::span<const int> ranks, std::string_view name);
+  /// The engine of a new group of `ranks`.
+  std::shared_ptr<Engine> group(std::vector<int> ranks, std::string name);
   void abort(std::exception_ptr error) noexcept;
   /// Detaches from the Waiter. If this engine heads the family, all open calls of the family fail.
   /// If it is a group's, they fail only if the user has open calls on this engine.

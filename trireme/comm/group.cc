@@ -25,10 +25,8 @@ std::shared_ptr<Communicator> Communicator::split(int color, int key) {
   std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
     return all[2 * static_cast<std::size_t>(a) + 1] < all[2 * static_cast<std::size_t>(b) + 1];
   });
-  const std::string group = name() + "/" + std::to_string(color);
-  const std::uint64_t id = engine_->group_id(members, group);
   return std::shared_ptr<Communicator>(
-      new Communicator(engine_->group(std::move(members), group, id)));
+      new Communicator(engine_->group(std::move(members), name() + "/" + std::to_string(color))));
 }
 
 std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> ranks,
@@ -45,18 +43,16 @@ std::shared_ptr<Communicator> Communicator::subgroup(std::span<const int> ranks,
   checks_->require(seen[static_cast<std::size_t>(rank())], "subgroup",
                    "rank " + std::to_string(rank()) +
                        " calls subgroup() with ranks that do not include it; only members may");
-  const std::uint64_t id = engine_->group_id(ranks, group);
   return std::shared_ptr<Communicator>(
-      new Communicator(engine_->group({ranks.begin(), ranks.end()}, std::string(group), id)));
+      new Communicator(engine_->group({ranks.begin(), ranks.end()}, std::string(group))));
 }
 
-std::uint64_t Engine::group_id(std::span<const int> ranks, std::string_view name) {
-  std::lock_guard lock(mutex_);
-  const std::uint64_t times = made_[net::group_id(id_, ranks, name, 0)]++;
-  return net::group_id(id_, ranks, name, times);
-}
-
-std::shared_ptr<Engine> Engine::group(std::vector<int> ranks, std::string name, std::uint64_t id) {
+std::shared_ptr<Engine> Engine::group(std::vector<int> ranks, std::string name) {
+  std::uint64_t id = 0;  // the same on all members; separates the group's messages from others
+  {
+    std::lock_guard lock(mutex_);
+    id = net::group_id(id_, ranks, name, made_[net::group_id(id_, ranks, name, 0)]++);
+  }
   CommunicatorOptions options = facts.options_of(ranks, std::move(name));
   std::shared_ptr<net::Transport> theirs;
   if (ranks.size() == 1) {

@@ -131,7 +131,7 @@ struct Batches::Impl {
     } catch (...) {
       error = std::current_exception();
     }
-    waiter->run([slot, error] { error ? slot->source.fail(error) : slot->source.complete(); });
+    waiter->run([slot, error] { slot->source.settle(error); });
   }
 
   const BatchesOptions options;

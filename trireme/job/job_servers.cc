@@ -108,7 +108,7 @@ Work JobServers::dial(int server, std::shared_ptr<std::shared_ptr<net::Channel>>
     } catch (...) {
       error = std::current_exception();
     }
-    waiter_->run([source, error] { error ? source.fail(error) : source.complete(); });
+    waiter_->run([source, error] { source.settle(error); });
   });
   return source.work();
 }

@@ -218,11 +218,8 @@ struct Core final : ProgressSource, std::enable_shared_from_this<Core> {
   }
   void settle(const WorkSource& source, const std::exception_ptr& error) {
     num_pending.fetch_sub(1);
-    if (carrier == waiter) return end(source, error);
-    waiter->run([source, error] { end(source, error); });
-  }
-  static void end(const WorkSource& source, const std::exception_ptr& error) {
-    error ? source.fail(error) : source.complete();
+    if (carrier == waiter) return source.settle(error);
+    waiter->run([source, error] { source.settle(error); });
   }
 
   const std::shared_ptr<Waiter> waiter;   // Works settle in its context
@@ -387,8 +384,7 @@ struct Entrance final : ProgressSource {
 
   void settle(const std::exception_ptr& error) {
     watch(false);
-    const std::optional<WorkSource> done = std::exchange(source, std::nullopt);
-    if (done) error ? done->fail(error) : done->complete();
+    if (const auto done = std::exchange(source, std::nullopt)) done->settle(error);
   }
 
   const std::shared_ptr<Waiter> waiter;

@@ -2,7 +2,7 @@
 
 #include <arpa/inet.h>
 
-#include <charconv>
+#include "trireme/base/parse_number.h"
 
 namespace trireme::inline v0::net {
 
@@ -23,11 +23,9 @@ std::optional<Endpoint> parse_endpoint(const std::string& text) {
   const std::string host = text.substr(0, colon);
   const bool v6 = host.find(':') != host.npos;
   if (v6 != (without_brackets(host) != host)) return std::nullopt;
-  Endpoint endpoint{without_brackets(host), 0};
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data() + colon + 1, last, endpoint.port);
-  if (error != std::errc() || end != last || endpoint.port == 0) return std::nullopt;
-  return endpoint;
+  const auto port = parse_number<std::uint16_t>(std::string_view(text).substr(colon + 1));
+  if (!port || *port == 0) return std::nullopt;
+  return Endpoint{without_brackets(host), *port};
 }
 
 // Only addresses count: a host name such as "127.example.com" may be anywhere.

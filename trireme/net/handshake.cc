@@ -10,7 +10,6 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/net/socket.h"
 
 namespace trireme::inline v0::net {
 namespace {

@@ -7,12 +7,12 @@
 #include <sys/socket.h>
 
 #include <array>
-#include <charconv>
 #include <memory>
 #include <optional>
 
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/parse_number.h"
 #include "trireme/base/shortened.h"
 #include "trireme/net/socket.h"
 
@@ -54,17 +54,15 @@ struct Subnet {
 std::optional<Subnet> parse_subnet(const std::string& text) {
   const std::size_t slash = text.find('/');
   if (slash == text.npos) return std::nullopt;
-  Subnet subnet{bits_of(text.substr(0, slash)), 0};
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data() + slash + 1, last, subnet.length);
-  if (error != std::errc() || end != last || subnet.base.count == 0 || subnet.length < 0 ||
-      subnet.length > subnet.base.count) {
+  const Bits base = bits_of(text.substr(0, slash));
+  const auto length = parse_number<int>(std::string_view(text).substr(slash + 1));
+  if (!length || base.count == 0 || *length < 0 || *length > base.count) {
     throw ConfigError("'" + text + "' is no subnet",
                       {.operation = "config",
                        .label = "comm.interface",
                        .advice = "For example: 10.0.0.0/8, fd00::/8, or an interface's name."});
   }
-  return subnet;
+  return Subnet{base, *length};
 }
 
 std::string listed(const std::vector<InterfaceAddress>& all) {

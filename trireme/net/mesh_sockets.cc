@@ -1,6 +1,5 @@
 #include "trireme/net/mesh_sockets.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "trireme/base/error.h"

@@ -5,11 +5,8 @@
 #include <utility>
 
 namespace trireme::inline v0::net {
-namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{256} << 10;  // a lane's share
-
-}  // namespace
 
 void OpenWorks::count(int change) noexcept {
   count_.store(count_.load(std::memory_order_relaxed) + change, std::memory_order_relaxed);
@@ -22,7 +19,7 @@ WorkSource OpenWorks::begin(const char* what, int peer) {
 
 void OpenWorks::end(const WorkSource& source, const std::exception_ptr& error) {
   count(-1);
-  error ? source.fail(error) : source.complete();
+  source.settle(error);
 }
 
 void Outbox::attach(Link* link, std::size_t num_lanes, OpenWorks* open) {

@@ -6,19 +6,14 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <optional>
-#include <span>
 
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::net {
-namespace {
 
 constexpr Duration kHandshakeLimit = std::chrono::seconds(10);
 constexpr Duration kLeast = std::chrono::milliseconds(20);  // for a caller while they are too many
 constexpr std::size_t kMostCallers = 128;
-
-}  // namespace
 
 std::size_t Reception::limit_of_callers() noexcept {
   rlimit limit{};

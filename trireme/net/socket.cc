@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <span>
 #include <sstream>
 
 #include "trireme/base/error.h"
@@ -41,7 +40,7 @@ class Wakeup final : public ProgressSource {
 struct Address {
   sockaddr_storage storage{};
   socklen_t length = 0;
-  int family = AF_UNSPEC;
+  int family() const { return storage.ss_family; }
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
@@ -53,12 +52,10 @@ Address tcp_address(const std::string& host, std::uint16_t port) {
     v4->sin_family = AF_INET;
     v4->sin_port = htons(port);
     address.length = sizeof(sockaddr_in);
-    address.family = AF_INET;
   } else if (inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
     v6->sin6_family = AF_INET6;
     v6->sin6_port = htons(port);
     address.length = sizeof(sockaddr_in6);
-    address.family = AF_INET6;
   } else {
     throw ConfigError("'" + host + "' is no IPv4 or IPv6 address",
                       {.operation = "tcp", .advice = "Give a numeric address of this host."});
@@ -73,7 +70,6 @@ Address unix_address(const std::string& name) {
   if (name.size() + 1 > sizeof un->sun_path) throw ConfigError("unix name is too long: " + name);
   std::memcpy(un->sun_path + 1, name.data(), name.size());
   address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  address.family = AF_UNIX;
   return address;
 }
 
@@ -111,7 +107,7 @@ void set_options(int socket, int family) {
 
 // `name`: of the address, for errors.
 Descriptor listening(const Address& address, const std::string& name, bool named_port = false) {
-  Descriptor socket = open_socket(address.family);
+  Descriptor socket = open_socket(address.family());
   const int on = 1;  // reuse a port whose last connections are still closing
   if (named_port) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (bind(socket.get(), address.get(), address.length) != 0) {
@@ -324,8 +320,8 @@ Listener listen_unix(std::string name) {
 
 Descriptor dial(Waiter& waiter, const std::string& text, const Until& until) {
   const Address address = parse(text);
-  Descriptor socket = open_socket(address.family);
-  set_options(socket.get(), address.family);
+  Descriptor socket = open_socket(address.family());
+  set_options(socket.get(), address.family());
   while (connect(socket.get(), address.get(), address.length) != 0) {
     if (errno == EINPROGRESS) {
       wait_for(waiter, socket.get(), POLLOUT, until, text);
@@ -346,7 +342,7 @@ Descriptor dial(Waiter& waiter, const std::string& text, const Until& until) {
                     .advice = "Check that the peer still runs and that "
                               "no firewall stands between."});
   }
-  if (address.family == AF_UNIX && !same_user(socket.get())) {
+  if (address.family() == AF_UNIX && !same_user(socket.get())) {
     throw RefusedError(ExitCode::Unauthenticated, "another user listens at " + text,
                        {.operation = "connect", .advice = "Find out who, and why."});
   }

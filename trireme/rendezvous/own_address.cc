@@ -11,12 +11,9 @@
 #include "trireme/net/socket.h"
 
 namespace trireme::inline v0::rendezvous {
-namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kBeyond = "192.0.2.1:9";  // no host's address; only its route matters
-
-}  // namespace
 
 std::string own_address(const std::string& coordinator, const std::string& interface,
                         const rendezvous::Getenv& get) {

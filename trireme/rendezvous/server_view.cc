@@ -9,8 +9,7 @@
 namespace trireme::inline v0::rendezvous {
 namespace {
 
-template <class List>
-auto* at(List& list, int index) {
+auto* at(auto& list, int index) {
   return index >= 0 && static_cast<std::size_t>(index) < list.size()
              ? &list[static_cast<std::size_t>(index)]
              : nullptr;

@@ -1,11 +1,11 @@
 #include "trireme/storage/folder.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <random>
 #include <set>
 
+#include "trireme/base/parse_number.h"
 #include "trireme/observe/log.h"
 
 namespace trireme::inline v0::storage {
@@ -32,8 +32,7 @@ std::string random_mark() {
 // Lets several calls be made although one of them fails.
 class FirstFailure {
  public:
-  template <class Call>
-  void watch(Call call) {
+  void watch(auto call) {
     try {
       call();
     } catch (const ResourceError&) {
@@ -57,11 +56,8 @@ bool is_mark(std::string_view text) {
 
 std::optional<std::int64_t> step_of_folder(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  std::int64_t step = 0;
-  const auto [end, error] =
-      std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return name_of_step(step) == name ? std::optional(step) : std::nullopt;
+  const auto step = parse_number<std::int64_t>(name.substr(kPrefix.size()));
+  return step && name_of_step(*step) == name ? step : std::nullopt;
 }
 
 std::string file_of(const std::string& file, int rank, bool frozen) {

@@ -1,6 +1,5 @@
 #include "trireme/storage/manifest.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"

@@ -193,8 +193,7 @@ struct SavedTensors::Impl {
 
   // Calls visit(file, byte, element, elements) for each part of [begin, end) that is contiguous in
   // a file; `element` counts from `begin`.
-  template <class Visit>
-  static void each_part(const Tensor& tensor, std::int64_t begin, std::int64_t end, Visit visit) {
+  static void each_part(const Tensor& tensor, std::int64_t begin, std::int64_t end, auto visit) {
     const auto width = static_cast<std::int64_t>(size_of(tensor.dtype));
     for (const PlacedRun& one : static_cast<const PlacedTensor&>(tensor).runs) {
       const Run& run = one.run;

@@ -6,7 +6,6 @@
 #include <cctype>
 #include <cmath>
 #include <cstdio>
-#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -208,16 +207,8 @@ std::optional<std::string> text_in_file(const std::string& path, std::string_vie
 }
 
 std::string_view describe(Type type) noexcept {
-  switch (type) {
-    case Type::Boolean:
-      return "true or false";
-    case Type::Integer:
-      return "an integer";
-    case Type::Number:
-      return "a number";
-    default:
-      return "a text";
-  }
+  constexpr std::string_view kTexts[] = {"true or false", "an integer", "a number", "a text"};
+  return kTexts[static_cast<std::size_t>(type)];
 }
 
 std::string to_toml(const Value& value) {
@@ -346,28 +337,22 @@ void Config::assign(const std::string& name, Value value, const std::string& sou
 void Config::store(const Key& key, Value value, const std::string& where,
                    const std::string& source) {
   const std::string shown = config::to_toml(value);
-  if (const auto* text = std::get_if<std::string>(&value); text != nullptr && !is_utf8(*text))
-    refuse_config(where + ": " + key.name + " = \"" + escaped(*text) +
-                      "\" is not valid UTF-8, which a TOML file must be",
-                  "Give the file or folder a name in UTF-8.");
-  if (const auto* text = std::get_if<std::string>(&value);
-      text != nullptr && !key.choices.empty()) {
-    if (std::find(key.choices.begin(), key.choices.end(), *text) == key.choices.end()) {
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    if (!is_utf8(*text))
+      refuse_config(where + ": " + key.name + " = \"" + escaped(*text) +
+                        "\" is not valid UTF-8, which a TOML file must be",
+                    "Give the file or folder a name in UTF-8.");
+    const auto& all = key.choices;
+    if (!all.empty() && std::find(all.begin(), all.end(), *text) == all.end())
       refuse_config(where + ": " + key.name + " cannot be " + shortened(shown),
-                    "This release has: " + joined(key.choices) + ".");
-    }
+                    "This release has: " + joined(all) + ".");
   }
-  double number = 0;
-  if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+  std::optional<double> number;
+  if (const auto* integer = std::get_if<std::int64_t>(&value))
     number = static_cast<double>(*integer);
-  } else if (const auto* real = std::get_if<double>(&value)) {
-    number = *real;
-  } else {
-    entries_[key.name] = {std::move(value), source};
-    return;
-  }
+  if (const auto* real = std::get_if<double>(&value)) number = *real;
   // NaN passes every comparison with a bound, so it is refused explicitly.
-  if (std::isnan(number) || number < key.minimum || number > key.maximum) {
+  if (number && (std::isnan(*number) || *number < key.minimum || *number > key.maximum)) {
     std::string range;
     if (std::isfinite(key.minimum)) range = "at least " + number_text(key.minimum);
     if (std::isfinite(key.maximum))
@@ -378,16 +363,10 @@ void Config::store(const Key& key, Value value, const std::string& where,
   entries_[key.name] = {std::move(value), source};
 }
 
-const Value& Config::value(std::string_view name) const {
-  const auto entry = entries_.find(name);
-  TRIREME_CHECK((entry == entries_.end()) == false);
-  return entry->second.value;
-}
-
-const std::string& Config::source(std::string_view name) const {
-  const auto entry = entries_.find(name);
-  TRIREME_CHECK((entry == entries_.end()) == false);
-  return entry->second.source;
+const Config::Entry& Config::entry(std::string_view name) const {
+  const auto found = entries_.find(name);
+  TRIREME_CHECK((found != entries_.end()));
+  return found->second;
 }
 
 std::string Config::to_toml() const {

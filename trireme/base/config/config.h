@@ -80,9 +80,9 @@ class Config {
   const std::string& text(std::string_view name) const {
     return std::get<std::string>(value(name));
   }
-  const Value& value(std::string_view name) const;
+  const Value& value(std::string_view name) const { return entry(name).value; }
   /// "default", "gpt-nano.toml:7", "TRIREME_TRAIN_STEPS", "--set".
-  const std::string& source(std::string_view name) const;
+  const std::string& source(std::string_view name) const { return entry(name).source; }
   const Schema& schema() const noexcept { return schema_; }
 
   /// A TOML file that read_file() accepts. A comment gives each value's source.
@@ -95,6 +95,7 @@ class Config {
     Value value;
     std::string source;
   };
+  const Entry& entry(std::string_view name) const;
   void store(const Key& key, Value value, const std::string& where, const std::string& source);
   Schema schema_;
   std::map<std::string, Entry, std::less<>> entries_;

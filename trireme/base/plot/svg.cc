@@ -21,6 +21,9 @@ std::string number(double value) {
   return out == "-0" ? "0" : out;
 }
 
+using Entity = std::pair<char, std::string_view>;
+constexpr Entity kEntities[] = {{'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};
+
 std::string attribute(std::string_view name, std::string_view value) {
   return ' ' + std::string(name) + "=\"" + svg_escaped(value) + '"';
 }
@@ -48,21 +51,11 @@ std::string svg_escaped(std::string_view text) {
       at += std::max<std::size_t>(length, 1) - 1;
       continue;
     }
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    if (const auto* known = std::ranges::find(kEntities, c, &Entity::first);
+        known != std::end(kEntities)) {
+      out += known->second;
+    } else {
+      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
     }
   }
   return out;

@@ -18,8 +18,7 @@ double width_of(const LegendEntry& entry) {
 }
 
 // Calls place(entry, x, y) for each entry, starting at 0, 0; returns the height.
-template <class Place>
-double flow(const std::vector<LegendEntry>& entries, double width, Place place) {
+double flow(const std::vector<LegendEntry>& entries, double width, auto place) {
   if (entries.empty()) return 0;
   double x = 0, y = 0;
   for (const LegendEntry& entry : entries) {

@@ -12,7 +12,6 @@
 #include <climits>
 #include <cstring>
 #include <ctime>
-#include <initializer_list>
 #include <system_error>
 #include <utility>
 
@@ -34,14 +33,14 @@ void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen, Duration t
           nullptr, 0);
 }
 
-void ring(int eventfd) noexcept {
+void ring(const Descriptor& eventfd) noexcept {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const auto put = write(eventfd, &one, sizeof one);
+  [[maybe_unused]] const auto put = write(eventfd.get(), &one, sizeof one);
 }
 
-void drain(int eventfd) noexcept {
+void drain(const Descriptor& eventfd) noexcept {
   std::uint64_t value = 0;
-  [[maybe_unused]] const auto got = read(eventfd, &value, sizeof value);
+  [[maybe_unused]] const auto got = read(eventfd.get(), &value, sizeof value);
 }
 
 constexpr Duration kYield = std::chrono::microseconds(50);
@@ -67,15 +66,9 @@ int checked(int descriptor, const char* call) {
   return descriptor;
 }
 
-void watch(int epoll, int descriptor) {
+void watch(const Descriptor& epoll, int descriptor) {
   epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};
-  if (epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) != 0) throw_errno("epoll_ctl");
-}
-
-void close_all(std::initializer_list<int> descriptors) noexcept {
-  for (const int descriptor : descriptors) {
-    if (descriptor >= 0) close(descriptor);
-  }
+  if (epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) throw_errno("epoll_ctl");
 }
 
 std::thread start_thread(std::function<void()> body) {
@@ -91,20 +84,16 @@ std::thread start_thread(std::function<void()> body) {
 }  // namespace
 
 RealWaiter::RealWaiter(Duration spin, Duration longest_sleep)
-    : spin_(spin), longest_sleep_(longest_sleep) {
-  try {
-    epoll_ = checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
-    event_ = checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd");
-    rest_epoll_ = checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1");
-    kick_ = checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd");
-    watch(epoll_, event_);
-    watch(rest_epoll_, epoll_);
-    watch(rest_epoll_, kick_);
-    background_ = start_thread([this] { background(); });
-  } catch (const ResourceError&) {
-    close_all({kick_, rest_epoll_, event_, epoll_});
-    throw;
-  }
+    : spin_(spin),
+      longest_sleep_(longest_sleep),
+      epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
+      event_(checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")),
+      rest_epoll_(checked(epoll_create1(EPOLL_CLOEXEC), "epoll_create1")),
+      kick_(checked(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), "eventfd")) {
+  watch(epoll_, event_.get());
+  watch(rest_epoll_, epoll_.get());
+  watch(rest_epoll_, kick_.get());
+  background_ = start_thread([this] { background(); });
 }
 
 std::shared_ptr<RealWaiter> RealWaiter::make(Duration spin, Duration longest_sleep) {
@@ -123,7 +112,6 @@ RealWaiter::~RealWaiter() {
   futex_wake(park_);
   ring(kick_);
   background_.join();
-  close_all({kick_, rest_epoll_, event_, epoll_});
 }
 
 bool RealWaiter::try_take() noexcept {
@@ -218,9 +206,9 @@ void RealWaiter::sleep_in_epoll(const std::function<bool()>& ready, TimePoint de
   if (!step() && !ready() && events_.load() == seen) {
     const Duration rest = until(std::min(deadline, tasks_.next_timer()), now());
     epoll_event happened[8];
-    const int count = epoll_wait(epoll_, happened, 8, milliseconds(rest));
+    const int count = epoll_wait(epoll_.get(), happened, 8, milliseconds(rest));
     for (int i = 0; i < count; ++i) {
-      if (happened[i].data.fd == event_) drain(event_);
+      if (happened[i].data.fd == event_.get()) drain(event_);
     }
   }
   in_epoll_.fetch_sub(1);
@@ -253,7 +241,7 @@ void RealWaiter::rest() {
   resting_.store(true);
   if (in_epoll_.load() == 0 && tasks_.empty() && !stop_) {
     epoll_event happened[2];
-    epoll_wait(rest_epoll_, happened, 2, milliseconds(until(tasks_.next_timer(), now())));
+    epoll_wait(rest_epoll_.get(), happened, 2, milliseconds(until(tasks_.next_timer(), now())));
   }
   resting_.store(false);
   drain(kick_);
@@ -336,7 +324,7 @@ void RealWaiter::remove(const ProgressSource* source) {
   std::atomic<bool> gone{false};
   run([this, source, &gone] {
     if (sources_.remove(source) && source->descriptor() >= 0)
-      epoll_ctl(epoll_, EPOLL_CTL_DEL, source->descriptor(), nullptr);
+      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, source->descriptor(), nullptr);
     gone = true;
     wake();
   });

@@ -13,6 +13,7 @@
 #include <memory>
 #include <thread>
 
+#include "trireme/base/descriptor.h"
 #include "trireme/base/waiter.h"
 #include "trireme/base/waiter/source_list.h"
 #include "trireme/base/waiter/task_queue.h"
@@ -72,10 +73,10 @@ class RealWaiter final : public Waiter {
   TaskQueue tasks_;
   SourceList sources_;
 
-  int epoll_ = -1;       // the sources and event_: where a user thread sleeps
-  int event_ = -1;       // wake() for a user thread in epoll_
-  int rest_epoll_ = -1;  // epoll_ and kick_: where the background thread sleeps
-  int kick_ = -1;
+  const Descriptor epoll_;       // the sources and event_: where a user thread sleeps
+  const Descriptor event_;       // wake() for a user thread in epoll_
+  const Descriptor rest_epoll_;  // epoll_ and kick_: where the background thread sleeps
+  const Descriptor kick_;
   std::thread background_;
 };
 

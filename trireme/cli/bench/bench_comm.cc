@@ -24,7 +24,6 @@
 #include "trireme/comm/choice/selection.h"
 #include "trireme/comm/choice/tune.h"
 #include "trireme/comm/communicator_options.h"
-#include "trireme/comm/native/native_backend.h"
 #include "trireme/comm/nccl/gpu_plan.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/job/job.h"

@@ -13,11 +13,7 @@ constexpr std::uint64_t kTagSpace = 1ull << 63;  // tags of the engine's own mes
 std::exception_ptr gave_up(ExitCode code, ErrorContext context) {
   context.advice = "See that rank's own last lines.";
   const std::string message = "rank " + std::to_string(context.peer) + " gave up";
-  try {
-    throw_error(code, message, std::move(context));
-  } catch (...) {
-    return std::current_exception();
-  }
+  return make_error(code, message, std::move(context));
 }
 
 }  // namespace
@@ -29,7 +25,7 @@ net::Tag tag_of(Channel channel) noexcept {
 void Call::end(const std::exception_ptr& error) {
   ended = true;
   failure = error;
-  if (source) error ? source->fail(error) : source->complete();
+  if (source) source->settle(error);
 }
 
 bool Call::go_on() {

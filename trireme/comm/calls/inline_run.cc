@@ -6,7 +6,6 @@
 #include <span>
 #include <vector>
 
-#include "trireme/comm/calls/operation.h"
 #include "trireme/comm/slices.h"
 #include "trireme/kernel/reduce.h"
 

@@ -1,6 +1,5 @@
 #include "trireme/comm/calls/operation.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -35,16 +34,9 @@ std::string_view name_of(ReduceOp op) noexcept {
 }
 
 kernel::Combine combine_of(ReduceOp op) noexcept {
-  switch (op) {
-    case ReduceOp::Min:
-      return kernel::Combine::Min;
-    case ReduceOp::Max:
-      return kernel::Combine::Max;
-    case ReduceOp::Product:
-      return kernel::Combine::Product;
-    default:
-      return kernel::Combine::Sum;
-  }
+  using enum kernel::Combine;
+  constexpr kernel::Combine kCombines[kReductionNames.size()] = {Sum, Sum, Min, Max, Product};
+  return kCombines[static_cast<std::size_t>(op)];
 }
 
 Operation operation_of(OpKind kind, const Buffer& like, std::size_t count,

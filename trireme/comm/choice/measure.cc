@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"
@@ -53,37 +52,32 @@ Step step_of(Communicator& world, const Memory& memory, std::size_t bytes,
   const std::size_t whole = part * static_cast<std::size_t>(world.size());
   const OpOptions how{.algorithm = options.algorithm};
   Communicator* const group = &world;
-  switch (options.kind) {
-    case OpKind::Broadcast:
-      return [=, out = memory.out(count)] { group->broadcast(out, 0, how).wait(); };
-    case OpKind::AllGather:
-      return [=, in = memory.in(part), out = memory.out(whole)] {
-        group->all_gather(in, out, how).wait();
-      };
-    case OpKind::ReduceScatter:
-      return [=, in = memory.in(whole), out = memory.out(part)] {
-        group->reduce_scatter(in, out, Sum, how).wait();
-      };
-    case OpKind::AllToAll:
-      return [=, in = memory.in(whole), out = memory.out(whole)] {
-        group->all_to_all(in, out, how).wait();
-      };
-    case OpKind::Reduce:
-      return [=, in = memory.in(count), out = memory.out(count)] {
-        group->reduce(in, out, Sum, 0, how).wait();
-      };
-    case OpKind::Gather:
-      return [=, in = memory.in(part), out = memory.out(whole)] {
-        group->gather(in, out, 0, how).wait();
-      };
-    case OpKind::Scatter:
-      return [=, in = memory.in(whole), out = memory.out(part)] {
-        group->scatter(in, out, 0, how).wait();
-      };
-    case OpKind::Barrier:
+  using enum OpKind;
+  const OpKind kind = options.kind;
+  const bool gathers = kind == AllGather || kind == Gather;
+  const bool scatters = kind == ReduceScatter || kind == Scatter;
+  const bool divides = gathers || scatters || kind == AllToAll;
+  const std::size_t all = divides ? whole : count;
+  const Buffer in = memory.in(gathers ? part : all), out = memory.out(scatters ? part : all);
+  switch (kind) {
+    case Broadcast:
+      return [=] { group->broadcast(out, 0, how).wait(); };
+    case AllGather:
+      return [=] { group->all_gather(in, out, how).wait(); };
+    case ReduceScatter:
+      return [=] { group->reduce_scatter(in, out, Sum, how).wait(); };
+    case AllToAll:
+      return [=] { group->all_to_all(in, out, how).wait(); };
+    case Reduce:
+      return [=] { group->reduce(in, out, Sum, 0, how).wait(); };
+    case Gather:
+      return [=] { group->gather(in, out, 0, how).wait(); };
+    case Scatter:
+      return [=] { group->scatter(in, out, 0, how).wait(); };
+    case Barrier:
       return [=] { group->barrier(how).wait(); };
     default:
-      return [=, out = memory.out(count)] { group->all_reduce(out, Sum, how).wait(); };
+      return [=] { group->all_reduce(out, Sum, how).wait(); };
   }
 }
 

@@ -3,7 +3,6 @@
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"
 #include "trireme/comm/engine.h"
-#include "trireme/comm/native/native_backend.h"
 #include "trireme/comm/nccl/gpu_plan.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/kernel/reduce.h"

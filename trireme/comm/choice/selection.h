@@ -4,7 +4,7 @@
 //     auto           the fastest by measurement or cost formula (choice.h)
 //     direct         through memory that the ranks share (comm/shared/direct_base.h)
 //     NAME           a registered algorithm of rounds (registry.h)
-//     mpi-native     the network's own reduction (native_backend.h)
+//     mpi-native     the network's own reduction (native_backend.cc)
 //     nccl-native    on a GPU, NCCL's own reduction (gpu_plan.h); on the CPU, as auto
 //
 // Depends only on the call, the group and the transport, so all ranks select the same. Thread safe.
@@ -18,6 +18,8 @@
 #include "trireme/comm/communicator.h"
 
 namespace trireme::inline v0::comm {
+
+inline constexpr std::string_view kMpiNative = "mpi-native";
 
 /// The operands of an all-reduce.
 struct Reduced {

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/comm/calls/op_kind.h"
 #include "trireme/comm/choice/measure.h"
 #include "trireme/comm/communicator.h"
 #include "trireme/plan/tuning.h"

@@ -6,12 +6,9 @@
 #include <vector>
 
 namespace trireme::inline v0::comm {
-namespace {
 
 constexpr Duration kFirstPause = std::chrono::microseconds(20);
 constexpr Duration kLongestPause = std::chrono::milliseconds(1);
-
-}  // namespace
 
 void DeviceWatch::begin(const std::shared_ptr<ProgressSource>& source) {
   if (!std::exchange(added_, true)) waiter_->add(source);

@@ -1,5 +1,4 @@
-#include "trireme/comm/messages/message_headers.h"
-
+// Headers as messages.
 #include <vector>
 
 #include "trireme/comm/calls/inline_run.h"

@@ -1,5 +1,5 @@
-// Messages: the user's sends and receives, which run outside the order of the collectives. Progress
-// context only.
+// Messages: the user's sends and receives, which run outside the order of the collectives; and the
+// headers of collectives as messages. Progress context only.
 #pragma once
 
 #include <exception>
@@ -30,5 +30,9 @@ class Messages {
   Engine& engine_;
   int open_ = 0;
 };
+
+/// For groups that have no board: every rank sends the envelope of the running call to all others.
+/// Ends with Engine::on_agreed if all are the same.
+void exchange_headers(Engine& engine, const std::shared_ptr<Call>& call);
 
 }  // namespace trireme::inline v0::comm

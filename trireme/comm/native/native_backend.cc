@@ -1,9 +1,15 @@
-#include "trireme/comm/native/native_backend.h"
-
+// mpi-native: an all-reduce by the network's own reduction (net::Reducer), which adds in its own
+// order. Kept for comparison, and for networks that add in hardware.
+//
+// Allowed for integers, Min and Max, whose bits do not depend on the order (except for which NaN a
+// Min returns), and for other floating-point reductions if the job is not reproducible. It works
+// only over the whole job, and not for 16-bit floats, which MPI lacks. Elsewhere a call that names
+// it fails, and a communicator that has it as default uses `auto` (selection.h).
 #include <cstring>
 #include <utility>
 
 #include "trireme/comm/backend.h"
+#include "trireme/comm/choice/selection.h"
 #include "trireme/comm/engine.h"
 #include "trireme/kernel/reduce.h"
 
@@ -11,16 +17,9 @@ namespace trireme::inline v0::comm {
 namespace {
 
 net::Reduction reduction_of(ReduceOp op) noexcept {
-  switch (op) {
-    case ReduceOp::Min:
-      return net::Reduction::Min;
-    case ReduceOp::Max:
-      return net::Reduction::Max;
-    case ReduceOp::Product:
-      return net::Reduction::Product;
-    default:
-      return net::Reduction::Sum;
-  }
+  using enum net::Reduction;
+  constexpr net::Reduction kReductions[] = {Sum, Sum, Min, Max, Product};
+  return kReductions[static_cast<std::size_t>(op)];
 }
 
 // A rank without a term brings zeros. Only sums can have such ranks.

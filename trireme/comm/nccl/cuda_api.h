@@ -8,8 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace trireme::inline v0::comm {
-namespace nccl {
+namespace trireme::inline v0::comm::nccl {
 
 struct CudaUuid {
   char bytes[16];
@@ -67,5 +66,4 @@ inline CudaAddress address_of(const void* memory) noexcept {
   return static_cast<CudaAddress>(reinterpret_cast<std::uintptr_t>(memory));
 }
 
-}  // namespace nccl
-}  // namespace trireme::inline v0::comm
+}  // namespace trireme::inline v0::comm::nccl

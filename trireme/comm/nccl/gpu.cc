@@ -5,14 +5,10 @@
 #include "trireme/base/error.h"
 #include "trireme/kernel/cuda/kernel_image.h"
 
-namespace trireme::inline v0::comm {
-namespace nccl {
-namespace {
+namespace trireme::inline v0::comm::nccl {
 
 constexpr unsigned kThreads = 256;           // per block; as kernels.cu's launch bounds
 constexpr std::uint64_t kMostBlocks = 4096;  // beyond it, blocks take more
-
-}  // namespace
 
 GpuEvent::~GpuEvent() {
   if (handle_) gpu_->put_back(handle_);
@@ -179,5 +175,4 @@ void* Gpu::kernel_named(const std::string& name) {
   return function;
 }
 
-}  // namespace nccl
-}  // namespace trireme::inline v0::comm
+}  // namespace trireme::inline v0::comm::nccl

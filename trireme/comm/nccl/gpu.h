@@ -16,8 +16,7 @@
 #include "trireme/kernel/cuda/fold.h"
 #include "trireme/kernel/reduce.h"
 
-namespace trireme::inline v0::comm {
-namespace nccl {
+namespace trireme::inline v0::comm::nccl {
 
 class Gpu;
 
@@ -103,5 +102,4 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   std::map<std::string, void*> functions_;
 };
 
-}  // namespace nccl
-}  // namespace trireme::inline v0::comm
+}  // namespace trireme::inline v0::comm::nccl

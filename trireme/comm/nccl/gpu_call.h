@@ -17,8 +17,7 @@
 #include "trireme/comm/nccl/gpu.h"
 #include "trireme/comm/nccl/gpu_plan.h"
 
-namespace trireme::inline v0::comm {
-namespace nccl {
+namespace trireme::inline v0::comm::nccl {
 
 class GpuCall final : public DeviceSide {
  public:
@@ -58,5 +57,4 @@ class GpuCall final : public DeviceSide {
   std::atomic<bool> enqueued_{false};
 };
 
-}  // namespace nccl
-}  // namespace trireme::inline v0::comm
+}  // namespace trireme::inline v0::comm::nccl

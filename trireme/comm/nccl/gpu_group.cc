@@ -9,8 +9,7 @@
 #include "trireme/comm/engine.h"
 #include "trireme/comm/rounds/phase.h"
 
-namespace trireme::inline v0::comm {
-namespace nccl {
+namespace trireme::inline v0::comm::nccl {
 namespace {
 
 // A peer that has left may have ended its part; this is the time for the last data to arrive.
@@ -264,11 +263,7 @@ std::exception_ptr GpuGroup::about(const GpuCall* call, const std::exception_ptr
     }
     if (const int lost = lost_peer(call); lost >= 0 && context.peer < 0)
       context.peer = engine_->facts.world_rank(lost);
-    try {
-      throw_error(known.code(), std::move(message), std::move(context));
-    } catch (...) {
-      return std::current_exception();
-    }
+    return make_error(known.code(), std::move(message), std::move(context));
   } catch (...) {
     return error;
   }
@@ -344,5 +339,4 @@ void GpuGroup::take_leave(TimePoint now) noexcept {
   watch_.end(this);
 }
 
-}  // namespace nccl
-}  // namespace trireme::inline v0::comm
+}  // namespace trireme::inline v0::comm::nccl

@@ -12,8 +12,7 @@
 #define TRIREME_NCCL_FOUND ""
 #endif
 
-namespace trireme::inline v0::comm {
-namespace nccl {
+namespace trireme::inline v0::comm::nccl {
 namespace {
 
 constexpr const char* kUseAnother = "Use comm.transport auto for CPU memory.";
@@ -165,5 +164,4 @@ std::string cuda_version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-}  // namespace nccl
-}  // namespace trireme::inline v0::comm
+}  // namespace trireme::inline v0::comm::nccl

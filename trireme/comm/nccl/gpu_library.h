@@ -11,8 +11,7 @@
 #include "trireme/comm/nccl/cuda_api.h"
 #include "trireme/comm/nccl/nccl_api.h"
 
-namespace trireme::inline v0::comm {
-namespace nccl {
+namespace trireme::inline v0::comm::nccl {
 
 /// Files to open. If empty: TRIREME_CUDA_LIBRARY, else libcuda.so.1; and TRIREME_NCCL_LIBRARY, else
 /// libnccl.so.2 (even one that LibTorch has loaded), else the file that this build found.
@@ -54,5 +53,4 @@ void fix_cublas_order();
 std::string nccl_version_text(int version);
 std::string cuda_version_text(int version);
 
-}  // namespace nccl
-}  // namespace trireme::inline v0::comm
+}  // namespace trireme::inline v0::comm::nccl

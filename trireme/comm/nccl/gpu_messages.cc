@@ -1,13 +1,10 @@
 #include "trireme/comm/nccl/gpu_messages.h"
 
-#include <utility>
-
 #include "trireme/base/error.h"
 #include "trireme/comm/engine.h"
 #include "trireme/comm/nccl/gpu_group.h"
 
-namespace trireme::inline v0::comm {
-namespace nccl {
+namespace trireme::inline v0::comm::nccl {
 namespace {
 
 constexpr int kSender = 0, kReceiver = 1;  // ranks of a lane
@@ -104,5 +101,4 @@ void GpuMessages::give(const std::shared_ptr<Call>& call, int peer, Pair& pair, 
   group_.watch_.begin(group_.shared_from_this());
 }
 
-}  // namespace nccl
-}  // namespace trireme::inline v0::comm
+}  // namespace trireme::inline v0::comm::nccl

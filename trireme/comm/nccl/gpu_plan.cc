@@ -10,8 +10,7 @@
 #include "trireme/comm/nccl/nccl_api.h"
 #include "trireme/kernel/cuda/kernel_image.h"
 
-namespace trireme::inline v0::comm {
-namespace nccl {
+namespace trireme::inline v0::comm::nccl {
 namespace {
 
 using kernel::cuda::FoldArguments;
@@ -21,38 +20,17 @@ bool reduces(OpKind kind) {
   return kind == OpKind::AllReduce || kind == OpKind::Reduce || kind == OpKind::ReduceScatter;
 }
 
+// Only types that can be reduced.
 int type_of(DType dtype) {
-  switch (dtype) {
-    case DType::F64:
-      return kNcclFloat64;
-    case DType::F32:
-      return kNcclFloat32;
-    case DType::BF16:
-      return kNcclBfloat16;
-    case DType::F16:
-      return kNcclFloat16;
-    case DType::I64:
-      return kNcclInt64;
-    case DType::I32:
-      return kNcclInt32;
-    default:
-      return kNcclUint8;
-  }
+  constexpr NcclType kTypes[] = {kNcclFloat64, kNcclFloat32, kNcclBfloat16,
+                                 kNcclFloat16, kNcclInt64,   kNcclInt32};
+  const auto index = static_cast<std::size_t>(dtype);
+  return index < std::size(kTypes) ? kTypes[index] : kNcclUint8;
 }
 
 int op_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::Min:
-      return kNcclMin;
-    case ReduceOp::Max:
-      return kNcclMax;
-    case ReduceOp::Product:
-      return kNcclProd;
-    case ReduceOp::Mean:
-      return kNcclAvg;
-    default:
-      return kNcclSum;
-  }
+  constexpr NcclOp kOps[] = {kNcclSum, kNcclAvg, kNcclMin, kNcclMax, kNcclProd};
+  return kOps[static_cast<std::size_t>(op)];
 }
 
 class Steps {
@@ -433,5 +411,4 @@ NcclCall message_of(const Operation& operation, int peer) {
           .peer = peer};
 }
 
-}  // namespace nccl
-}  // namespace trireme::inline v0::comm
+}  // namespace trireme::inline v0::comm::nccl

@@ -8,8 +8,7 @@
 
 #include "trireme/base/error.h"
 
-namespace trireme::inline v0::comm {
-namespace nccl {
+namespace trireme::inline v0::comm::nccl {
 namespace {
 
 std::future<void> abort_in_a_thread(std::shared_ptr<Gpu> gpu, void* comm) {
@@ -239,5 +238,4 @@ void Lane::end_all(const std::exception_ptr& error) noexcept {
   for (const auto& call : std::exchange(given_, {})) call->end(error);
 }
 
-}  // namespace nccl
-}  // namespace trireme::inline v0::comm
+}  // namespace trireme::inline v0::comm::nccl

@@ -16,8 +16,7 @@
 #include "trireme/comm/nccl/gpu.h"
 #include "trireme/comm/nccl/gpu_call.h"
 
-namespace trireme::inline v0::comm {
-namespace nccl {
+namespace trireme::inline v0::comm::nccl {
 
 class Lane {
  public:
@@ -87,5 +86,4 @@ class Lane {
   GpuEvent last_;                  // recorded after the abort
 };
 
-}  // namespace nccl
-}  // namespace trireme::inline v0::comm
+}  // namespace trireme::inline v0::comm::nccl

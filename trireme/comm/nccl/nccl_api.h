@@ -5,8 +5,7 @@
 
 #include <cstddef>
 
-namespace trireme::inline v0::comm {
-namespace nccl {
+namespace trireme::inline v0::comm::nccl {
 
 struct NcclId {
   char bytes[128];
@@ -75,5 +74,4 @@ enum NcclType : int {
 };
 enum NcclOp : int { kNcclSum = 0, kNcclProd = 1, kNcclMax = 2, kNcclMin = 3, kNcclAvg = 4 };
 
-}  // namespace nccl
-}  // namespace trireme::inline v0::comm
+}  // namespace trireme::inline v0::comm::nccl

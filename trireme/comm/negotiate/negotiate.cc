@@ -32,10 +32,9 @@ Work Negotiator::all_reduce(std::string name, Buffer inout, ReduceOp op) {
   check_memory(name, inout);
   const Signature signature{
       .kind = OpKind::AllReduce, .op = op, .dtype = inout.dtype, .count = inout.count};
-  const std::string label = name;
   return core_->submit(std::move(name), signature,
-                       [inout = std::move(inout), op, label](Communicator& group) {
-                         return group.all_reduce(inout, op, {.label = label});
+                       [inout = std::move(inout), op](Communicator& group, const OpOptions& how) {
+                         return group.all_reduce(inout, op, how);
                        });
 }
 
@@ -43,10 +42,9 @@ Work Negotiator::broadcast(std::string name, Buffer inout, int root) {
   check_memory(name, inout);
   const Signature signature{
       .kind = OpKind::Broadcast, .dtype = inout.dtype, .root = root, .count = inout.count};
-  const std::string label = name;
   return core_->submit(std::move(name), signature,
-                       [inout = std::move(inout), root, label](Communicator& group) {
-                         return group.broadcast(inout, root, {.label = label});
+                       [inout = std::move(inout), root](Communicator& group, const OpOptions& how) {
+                         return group.broadcast(inout, root, how);
                        });
 }
 
@@ -58,11 +56,11 @@ Work Negotiator::all_gather(std::string name, Buffer in, Buffer out) {
                       {.operation = "negotiate", .advice = "Correct the call."});
   }
   const Signature signature{.kind = OpKind::AllGather, .dtype = in.dtype, .count = in.count};
-  const std::string label = name;
-  return core_->submit(std::move(name), signature,
-                       [in = std::move(in), out = std::move(out), label](Communicator& group) {
-                         return group.all_gather(in, out, {.label = label});
-                       });
+  return core_->submit(
+      std::move(name), signature,
+      [in = std::move(in), out = std::move(out)](Communicator& group, const OpOptions& how) {
+        return group.all_gather(in, out, how);
+      });
 }
 
 }  // namespace trireme::inline v0::comm

@@ -221,13 +221,11 @@ void Negotiator::Core::start(const std::string& name) {
   pending_.erase(found);
   Work work;
   try {
-    work = pending.start(*data_);
+    work = pending.start(*data_, {.label = name});
   } catch (const Error&) {  // the call is invalid, and so it is on all ranks
     return pending.source.fail(std::current_exception());
   }
-  work.on_settled([source = pending.source](const std::exception_ptr& error) {
-    error ? source.fail(error) : source.complete();
-  });
+  work.on_settled([source = pending.source](const auto& error) { source.settle(error); });
 }
 
 void Negotiator::Core::refuse(const Record& record) {
@@ -236,16 +234,12 @@ void Negotiator::Core::refuse(const Record& record) {
   const WorkSource source = found->second.source;
   pending_.erase(found);
   const bool timeout = record.code == static_cast<std::int32_t>(ExitCode::Timeout);
-  try {
-    throw_error(ExitCode(record.code), record.text,
-                {.rank = name_,
-                 .operation = "negotiate",
-                 .label = record.name,
-                 .advice = timeout ? "Look for a branch that only some ranks take."
-                                   : "All ranks must submit the same under one name."});
-  } catch (...) {
-    source.fail(std::current_exception());
-  }
+  source.fail(make_error(ExitCode(record.code), record.text,
+                         {.rank = name_,
+                          .operation = "negotiate",
+                          .label = record.name,
+                          .advice = timeout ? "Look for a branch that only some ranks take."
+                                            : "All ranks must submit the same under one name."}));
 }
 
 void Negotiator::Core::fail(const std::exception_ptr& error) {

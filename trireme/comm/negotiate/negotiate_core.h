@@ -22,7 +22,7 @@ namespace trireme::inline v0::comm {
 
 class Negotiator::Core : public std::enable_shared_from_this<Core> {
  public:
-  using Start = std::function<Work(Communicator&)>;
+  using Start = std::function<Work(Communicator&, const OpOptions&)>;
 
   Core(Communicator& world, const NegotiatorOptions& options);
 

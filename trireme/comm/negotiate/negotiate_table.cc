@@ -5,11 +5,8 @@
 #include "trireme/base/error.h"
 
 namespace trireme::inline v0::comm {
-namespace {
 
 constexpr int kMostNamed = 10;  // of the ranks that are missing
-
-}  // namespace
 
 NegotiationTable::NegotiationTable(const GroupFacts& facts, std::size_t cached_names)
     : facts_(facts), size_(facts.size), cached_names_(cached_names) {}

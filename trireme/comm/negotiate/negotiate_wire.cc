@@ -11,8 +11,7 @@
 namespace trireme::inline v0::comm {
 namespace {
 
-template <class T>
-void append(std::string& stream, const T& value) {
+void append(std::string& stream, const auto& value) {
   stream.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 

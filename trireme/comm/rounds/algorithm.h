@@ -49,16 +49,24 @@ class Algorithm {
 
   class Step {
    public:
-    Step& send(int peer, Chunk chunk);
+    Step& send(int peer, Chunk chunk) { return add(round().sends, {peer, chunk.index}); }
     /// Sends the chunk and drops what is held of it, for a tree whose sender does not need it.
-    Step& give(int peer, Chunk chunk);
-    Step& add_from(int peer, Chunk chunk);
-    Step& copy_from(int peer, Chunk chunk);
+    Step& give(int peer, Chunk chunk) {
+      return add(round().sends, {peer, chunk.index, /*copy=*/false, /*give=*/true});
+    }
+    Step& add_from(int peer, Chunk chunk) { return add(round().receives, {peer, chunk.index}); }
+    Step& copy_from(int peer, Chunk chunk) {
+      return add(round().receives, {peer, chunk.index, /*copy=*/true});
+    }
 
    private:
     friend class Algorithm;
     Step(Algorithm& algorithm, std::size_t index) : algorithm_(algorithm), index_(index) {}
     Round& round() { return algorithm_.rounds_[index_]; }
+    Step& add(std::vector<Transfer>& side, const Transfer& transfer) {
+      side.push_back(transfer);
+      return *this;
+    }
     Algorithm& algorithm_;
     std::size_t index_;
   };

@@ -4,26 +4,6 @@
 
 namespace trireme::inline v0::comm {
 
-Algorithm::Step& Algorithm::Step::send(int peer, Chunk chunk) {
-  round().sends.push_back({peer, chunk.index});
-  return *this;
-}
-
-Algorithm::Step& Algorithm::Step::give(int peer, Chunk chunk) {
-  round().sends.push_back({.peer = peer, .chunk = chunk.index, .give = true});
-  return *this;
-}
-
-Algorithm::Step& Algorithm::Step::add_from(int peer, Chunk chunk) {
-  round().receives.push_back({peer, chunk.index});
-  return *this;
-}
-
-Algorithm::Step& Algorithm::Step::copy_from(int peer, Chunk chunk) {
-  round().receives.push_back({.peer = peer, .chunk = chunk.index, .copy = true});
-  return *this;
-}
-
 Chunk Algorithm::chunk(int index) const noexcept {
   if (num_chunks_ < 1) return {};  // record() refuses it
   return {(index % num_chunks_ + num_chunks_) % num_chunks_};

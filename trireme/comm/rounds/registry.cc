@@ -8,7 +8,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/comm/calls/operation.h"
-#include "trireme/comm/native/native_backend.h"
+#include "trireme/comm/choice/selection.h"
 #include "trireme/comm/nccl/gpu_plan.h"
 
 namespace trireme::inline v0 {

@@ -6,10 +6,6 @@
 #include <numeric>
 #include <optional>
 #include <set>
-#include <string>
-#include <utility>
-
-#include "trireme/base/error.h"
 
 namespace trireme::inline v0::comm {
 namespace {

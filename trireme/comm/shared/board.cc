@@ -10,13 +10,10 @@
 #include "trireme/base/shortened.h"
 
 namespace trireme::inline v0::comm {
-namespace {
 
 // The longest time to wait for a peer that is writing a block. Limits the wait for a peer that is
 // stopped in a debugger; a peer checks `aborted` before every block.
 constexpr Duration kLongestBlock = std::chrono::milliseconds(500);
-
-}  // namespace
 
 // Stored at once from a local copy, since reading back this shared cache line would be slow.
 void BoardMemory::Slot::put(std::span<const Location> locations) noexcept {
@@ -77,17 +74,13 @@ int Board::first_given_up() const noexcept {
 std::exception_ptr Board::error_of(int rank) const {
   const BoardMemory& board = *boards_[rank];
   const auto name = [&](int one) { return names_.empty() ? one : names_[one]; };
-  try {
-    const std::string reason(board.abort_reason,
-                             strnlen(board.abort_reason, sizeof board.abort_reason));
-    throw_error(ExitCode(board.abort_code),
-                "rank " + std::to_string(name(rank)) + " gave up: " + reason,
-                {.rank = name(rank_),
-                 .peer = board.abort_peer < 0 ? name(rank) : board.abort_peer,
-                 .advice = "See that rank's own last lines."});
-  } catch (...) {
-    return std::current_exception();
-  }
+  const std::string reason(board.abort_reason,
+                           strnlen(board.abort_reason, sizeof board.abort_reason));
+  return make_error(ExitCode(board.abort_code),
+                    "rank " + std::to_string(name(rank)) + " gave up: " + reason,
+                    {.rank = name(rank_),
+                     .peer = board.abort_peer < 0 ? name(rank) : board.abort_peer,
+                     .advice = "See that rank's own last lines."});
 }
 
 void Board::abort(const std::exception_ptr& error, Waiter& waiter) noexcept {

@@ -9,11 +9,8 @@
 #include "trireme/kernel/prefetch.h"
 
 namespace trireme::inline v0::comm {
-namespace {
 
 constexpr int kBriefLooks = 1000;  // some 3 us
-
-}  // namespace
 
 // The engine may have been broken by a nested call; then there is nothing to wait for.
 void BoardWatch::wait_for(Waits what) noexcept {

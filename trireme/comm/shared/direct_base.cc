@@ -4,12 +4,9 @@
 #include <utility>
 
 namespace trireme::inline v0::comm {
-namespace {
 
 // read() checks whether a peer has left before each block of this size.
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
-
-}  // namespace
 
 DirectBase::DirectBase(Engine& engine, std::shared_ptr<Call> call, DirectPointers& pointers)
     : engine_(engine),

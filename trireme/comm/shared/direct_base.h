@@ -80,8 +80,17 @@ class DirectBase : public Run, protected PolledRun {
   /// Calls step(begin, count) for blocks of [0, count); step may write to the peers' memory. Before
   /// each block it checks whether a peer has left, since that peer's memory must not be written any
   /// more. Returns false if the engine has failed for this reason.
-  template <class Step>
-  bool write_blocks(std::size_t count, std::size_t block, const Step& step);
+  bool write_blocks(std::size_t count, std::size_t block, const auto& step) {
+    BoardMemory& own = engine_.board().own();
+    own.writing.store(call_->number);  // must precede the first read of `aborted` (Board::abort)
+    bool going = true;
+    for (std::size_t begin = 0; begin < count && going; begin += block) {
+      going = engine_.board().first_aborted() < 0;
+      if (going) step(begin, std::min(block, count - begin));
+    }
+    own.writing.store(0, std::memory_order_release);
+    return going || look();
+  }
   /// Publishes that this rank has done all its reads and writes.
   void declare_done();
   /// Called when all ranks are done, before the call finishes.
@@ -99,18 +108,5 @@ class DirectBase : public Run, protected PolledRun {
     return engine_.board().slot(rank, call_->number).location(index);
   }
 };
-
-template <class Step>
-bool DirectBase::write_blocks(std::size_t count, std::size_t block, const Step& step) {
-  BoardMemory& own = engine_.board().own();
-  own.writing.store(call_->number);  // must come before the first read of `aborted` (Board::abort)
-  bool going = true;
-  for (std::size_t begin = 0; begin < count && going; begin += block) {
-    going = engine_.board().first_aborted() < 0;
-    if (going) step(begin, std::min(block, count - begin));
-  }
-  own.writing.store(0, std::memory_order_release);
-  return going || look();
-}
 
 }  // namespace trireme::inline v0::comm

@@ -7,12 +7,8 @@
 
 namespace trireme::inline v0::comm {
 
-namespace {
-
 // The block size of push(): a block is read once, and stays in the L1 cache for several writes.
 constexpr std::size_t kPushBytes = 16u << 10;
-
-}  // namespace
 
 // Announces the input and then the output, if peers write to it (in a broadcast, both are the same
 // buffer). all_to_all with unequal pieces announces the counts instead.

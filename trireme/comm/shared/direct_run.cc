@@ -8,7 +8,6 @@
 #include "trireme/kernel/prefetch.h"
 
 namespace trireme::inline v0::comm {
-namespace {
 
 // The block after which peers' `aborted` is checked again; its operands fit into the caches.
 constexpr std::size_t kBlockBytes = 256u << 10;
@@ -16,8 +15,6 @@ constexpr std::size_t kSharedBytes = 8u << 10;  // the block if cache lines are 
 // The block read from a peer: fits into the L2 cache until it is folded, and is large enough to
 // hide the microsecond of the system call.
 constexpr std::size_t kPullBytes = 64u << 10;
-
-}  // namespace
 
 DirectRun::DirectRun(Engine& engine, std::shared_ptr<Call> call, DirectPointers& pointers)
     : DirectBase(engine, std::move(call), pointers),

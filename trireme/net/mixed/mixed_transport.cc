@@ -1,7 +1,6 @@
 // The transport over several hosts. It combines one transport among the ranks of this host (shared
 // memory) with one to the ranks of all other hosts (TCP, MPI). The pair alone decides which of them
 // carries a message, so messages with one tag stay in order.
-#include <algorithm>
 #include <utility>
 #include <vector>
 

@@ -53,16 +53,8 @@ std::optional<TriremeMpiType> mpi_type(DType dtype) noexcept {
 }
 
 TriremeMpiReduction mpi_reduction(Reduction reduction) noexcept {
-  switch (reduction) {
-    case Reduction::Sum:
-      return kTriremeSum;
-    case Reduction::Min:
-      return kTriremeMin;
-    case Reduction::Max:
-      return kTriremeMax;
-    default:
-      return kTriremeProduct;
-  }
+  constexpr TriremeMpiReduction kAll[] = {kTriremeSum, kTriremeMin, kTriremeMax, kTriremeProduct};
+  return kAll[static_cast<std::size_t>(reduction)];
 }
 
 class MpiCore final : public FrameCarrier, public Reducer {

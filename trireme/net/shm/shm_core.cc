@@ -14,7 +14,6 @@
 #include "trireme/net/errors.h"
 
 namespace trireme::inline v0::net {
-namespace {
 
 constexpr int kRingFramesPerPoll = 64;  // of one peer, so that no other peer starves
 constexpr unsigned kPollsPerSocketCheck = 256;
@@ -24,8 +23,6 @@ constexpr const char* kNotReceived =
     "descriptors under way";
 constexpr const char* kDropped =
     "the system dropped a peer's descriptor: this process may open no more files";
-
-}  // namespace
 
 ShmCore::ShmCore(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
                  std::vector<Descriptor> sockets)

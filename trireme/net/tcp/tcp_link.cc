@@ -10,15 +10,12 @@
 #include <utility>
 
 namespace trireme::inline v0::net {
-namespace {
 
 constexpr std::size_t kTcpChunk = std::size_t{1} << 20;
 constexpr std::size_t kOutLimit = std::size_t{256} << 10;  // limit of buffered small frames
 constexpr std::size_t kInBuffer = std::size_t{64} << 10;
 constexpr std::size_t kReadPerPoll = std::size_t{4} << 20;  // per peer, so that none starves
 static_assert(kInBuffer >= kEagerLimit + 24);
-
-}  // namespace
 
 TcpLink::TcpLink(Messenger& messenger, int peer, Descriptor socket, std::atomic<bool>& unsent)
     : messenger_(messenger),

@@ -6,18 +6,14 @@
 #include <chrono>
 #include <utility>
 
-#include "trireme/base/error.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/rendezvous/coordinator/coordinator_service.h"
 #include "trireme/rendezvous/coordinator/door.h"
 #include "trireme/rendezvous/launchers/room.h"
 
 namespace trireme::inline v0::rendezvous {
-namespace {
 
 constexpr int kLargestMessage = 1 << 20;
-
-}  // namespace
 
 struct Coordinator::Impl {
   explicit Impl(CoordinatorOptions options)

@@ -62,8 +62,7 @@ struct CoordinatorOptions {
 };
 
 /// make(address) for all addresses of this host: of both kinds, or of IPv4 where the system has no IPv6.
-template <class Make>
-auto on_all_addresses(Make make) {
+auto on_all_addresses(auto make) {
   try {
     return make("::");
   } catch (const ResourceError&) {

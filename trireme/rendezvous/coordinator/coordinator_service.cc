@@ -7,8 +7,8 @@
 namespace trireme::inline v0::rendezvous {
 namespace {
 
-using grpc::CallbackServerContext;
-using grpc::ServerUnaryReactor;
+using Context = grpc::CallbackServerContext;
+using Unary = grpc::ServerUnaryReactor;
 using grpc::Status;
 using grpc::StatusCode;
 
@@ -36,8 +36,7 @@ grpc::Status Service::check_join(const wire::JoinRequest& request) const {
   return Status::OK;
 }
 
-ServerUnaryReactor* Service::Join(CallbackServerContext* context, const wire::JoinRequest* request,
-                                  wire::JoinReply* reply) {
+Unary* Service::Join(Context* context, const wire::JoinRequest* request, wire::JoinReply* reply) {
   return serve(context, [=, this] { return join(*request, *reply); });
 }
 
@@ -105,15 +104,14 @@ bool Service::is_out_of_reach(int process) {
           !state_.members.awaits(process, process + 1, silence, steady_now()));
 }
 
-ServerUnaryReactor* Service::Exchange(CallbackServerContext* context,
-                                      const wire::ExchangeRequest* request,
-                                      wire::ExchangeReply* reply) {
-  ServerUnaryReactor* reactor = context->DefaultReactor();
+Unary* Service::Exchange(Context* context, const wire::ExchangeRequest* request,
+                         wire::ExchangeReply* reply) {
+  Unary* reactor = context->DefaultReactor();
   worker_.post([=, this] { exchange(*request, reactor, reply); });
   return reactor;
 }
 
-void Service::exchange(const wire::ExchangeRequest& request, ServerUnaryReactor* reactor,
+void Service::exchange(const wire::ExchangeRequest& request, Unary* reactor,
                        wire::ExchangeReply* reply) {
   std::lock_guard lock(mutex_);
   const auto refuse = [&](StatusCode code, const std::string& why) {
@@ -145,9 +143,8 @@ bool Service::evaluator_has_ended() const {
   return phase == Phase::Left || phase == Phase::Ended;
 }
 
-ServerUnaryReactor* Service::Heartbeat(CallbackServerContext* context,
-                                       const wire::HeartbeatRequest* request,
-                                       wire::HeartbeatReply* reply) {
+Unary* Service::Heartbeat(Context* context, const wire::HeartbeatRequest* request,
+                          wire::HeartbeatReply* reply) {
   return serve(context, [=, this] {
     std::lock_guard lock(mutex_);
     const int rank = state_.sessions.process_of(request->session());
@@ -159,8 +156,7 @@ ServerUnaryReactor* Service::Heartbeat(CallbackServerContext* context,
   });
 }
 
-grpc::ServerWriteReactor<wire::News>* Service::Watch(CallbackServerContext*,
-                                                     const wire::WatchRequest* request) {
+grpc::ServerWriteReactor<wire::News>* Service::Watch(Context*, const wire::WatchRequest* request) {
   auto* watcher = new Watcher(worker_, mutex_);  // deletes itself
   worker_.post([=, this, asked = *request] {
     const std::optional<int> joined = begin_watch(watcher, asked);
@@ -182,8 +178,7 @@ std::optional<int> Service::begin_watch(Watcher* watcher, const wire::WatchReque
   return state_.elastic() ? std::optional(rank) : std::nullopt;
 }
 
-ServerUnaryReactor* Service::StopWatching(CallbackServerContext* context,
-                                          const wire::WatchRequest* request, wire::Empty*) {
+Unary* Service::StopWatching(Context* context, const wire::WatchRequest* request, wire::Empty*) {
   return serve(context, [=, this] {
     std::lock_guard lock(mutex_);
     const int rank = state_.sessions.process_of(request->session());
@@ -218,8 +213,7 @@ void Service::on_stream_end(int rank, std::uint32_t stream) {
   state_.gone(rank, who + " is gone");
 }
 
-ServerUnaryReactor* Service::ReportFailure(CallbackServerContext* context,
-                                           const wire::FailureReport* request, wire::Empty*) {
+Unary* Service::ReportFailure(Context* context, const wire::FailureReport* request, wire::Empty*) {
   return serve(context, [=, this] {
     Failure failure = failure_from(request->failure());
     {
@@ -238,8 +232,7 @@ ServerUnaryReactor* Service::ReportFailure(CallbackServerContext* context,
   });
 }
 
-ServerUnaryReactor* Service::Leave(CallbackServerContext* context,
-                                   const wire::LeaveRequest* request, wire::Empty*) {
+Unary* Service::Leave(Context* context, const wire::LeaveRequest* request, wire::Empty*) {
   return serve(context, [=, this] {
     int rank = -1;
     {
@@ -260,9 +253,8 @@ ServerUnaryReactor* Service::Leave(CallbackServerContext* context,
   });
 }
 
-ServerUnaryReactor* Service::TellOfServers(CallbackServerContext* context,
-                                           const wire::ServerNews* request,
-                                           wire::ServerViewReply* reply) {
+Unary* Service::TellOfServers(Context* context, const wire::ServerNews* request,
+                              wire::ServerViewReply* reply) {
   return serve(context, [=, this] { return tell_of_servers(*request, *reply); });
 }
 

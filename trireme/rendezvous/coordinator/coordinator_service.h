@@ -33,27 +33,16 @@ class Service final : public wire::Coordinator::CallbackService {
  public:
   explicit Service(CoordinatorOptions options) : state_(std::move(options)) {}
 
-  grpc::ServerUnaryReactor* Join(grpc::CallbackServerContext* context,
-                                 const wire::JoinRequest* request, wire::JoinReply* reply) override;
-  grpc::ServerUnaryReactor* Exchange(grpc::CallbackServerContext* context,
-                                     const wire::ExchangeRequest* request,
-                                     wire::ExchangeReply* reply) override;
-  grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context,
-                                      const wire::HeartbeatRequest* request,
-                                      wire::HeartbeatReply* reply) override;
-  grpc::ServerWriteReactor<wire::News>* Watch(grpc::CallbackServerContext* context,
-                                              const wire::WatchRequest* request) override;
-  grpc::ServerUnaryReactor* StopWatching(grpc::CallbackServerContext* context,
-                                         const wire::WatchRequest* request,
-                                         wire::Empty* reply) override;
-  grpc::ServerUnaryReactor* ReportFailure(grpc::CallbackServerContext* context,
-                                          const wire::FailureReport* request,
-                                          wire::Empty* reply) override;
-  grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context,
-                                  const wire::LeaveRequest* request, wire::Empty* reply) override;
-  grpc::ServerUnaryReactor* TellOfServers(grpc::CallbackServerContext* context,
-                                          const wire::ServerNews* request,
-                                          wire::ServerViewReply* reply) override;
+  using Context = grpc::CallbackServerContext;
+  using Unary = grpc::ServerUnaryReactor;
+  Unary* Join(Context*, const wire::JoinRequest*, wire::JoinReply*) override;
+  Unary* Exchange(Context*, const wire::ExchangeRequest*, wire::ExchangeReply*) override;
+  Unary* Heartbeat(Context*, const wire::HeartbeatRequest*, wire::HeartbeatReply*) override;
+  grpc::ServerWriteReactor<wire::News>* Watch(Context*, const wire::WatchRequest*) override;
+  Unary* StopWatching(Context*, const wire::WatchRequest*, wire::Empty*) override;
+  Unary* ReportFailure(Context*, const wire::FailureReport*, wire::Empty*) override;
+  Unary* Leave(Context*, const wire::LeaveRequest*, wire::Empty*) override;
+  Unary* TellOfServers(Context*, const wire::ServerNews*, wire::ServerViewReply*) override;
 
   /// They never change, so no lock is needed.
   const CoordinatorOptions& options() const noexcept { return state_.options; }
@@ -67,15 +56,13 @@ class Service final : public wire::Coordinator::CallbackService {
 
  private:
   /// Answers the call with what the function returns, on the service's thread.
-  template <class F>
-  grpc::ServerUnaryReactor* serve(grpc::CallbackServerContext* context, F answer) {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  Unary* serve(Context* context, auto answer) {
+    Unary* reactor = context->DefaultReactor();
     worker_.post([reactor, answer] { reactor->Finish(answer()); });
     return reactor;
   }
   grpc::Status join(const wire::JoinRequest& request, wire::JoinReply& reply);
-  void exchange(const wire::ExchangeRequest& request, grpc::ServerUnaryReactor* reactor,
-                wire::ExchangeReply* reply);
+  void exchange(const wire::ExchangeRequest& request, Unary* reactor, wire::ExchangeReply* reply);
   grpc::Status tell_of_servers(const wire::ServerNews& request, wire::ServerViewReply& reply);
   grpc::Status check_join(const wire::JoinRequest& request) const;
   /// Whether an elastic job may count the process as lost, though it has joined.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <new>
-#include <optional>
 #include <utility>
 #include <vector>
 

@@ -5,14 +5,11 @@
 #include "trireme/rendezvous/coordinator/job_state.h"
 
 namespace trireme::inline v0::rendezvous {
-namespace {
 
 constexpr std::size_t kProofBytes = 32;
 constexpr Duration kSlow = std::chrono::seconds(1);
 constexpr const char* kAsBefore =
     "Start the coordinator as before, or remove the state to begin anew.";
-
-}  // namespace
 
 std::string JobState::text() const {
   wire::SavedState state;

@@ -8,12 +8,9 @@
 #include "trireme/observe/log.h"
 
 namespace trireme::inline v0::rendezvous {
-namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(100),
                    kLongestPause = std::chrono::seconds(2);
-
-}  // namespace
 
 StateSaver::StateSaver(std::shared_ptr<StateStore> store, Duration patience,
                        std::function<void(std::exception_ptr)> on_lost)

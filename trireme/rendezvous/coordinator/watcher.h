@@ -67,8 +67,7 @@ class Watcher final : public grpc::ServerWriteReactor<wire::News> {
   }
 
  private:
-  template <class F>
-  void react(F reaction) {
+  void react(auto reaction) {
     worker_.post([&mutex = mutex_, reaction] {
       std::lock_guard lock(mutex);
       reaction();

@@ -1,12 +1,12 @@
 #include "trireme/rendezvous/launchers/launchers.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <initializer_list>
 #include <vector>
 
 #include "trireme/base/joined.h"
+#include "trireme/base/parse_number.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/rendezvous/launchers/tf_config.h"
 
@@ -21,11 +21,9 @@ namespace {
 int number(const Getenv& get, const char* name, int fallback) {
   const auto text = get(name);
   if (!text || text->empty()) return fallback;
-  int value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc() || end != text->data() + text->size() || value < 0)
-    refuse_join(std::string(name) + "=" + *text + " is not a number");
-  return value;
+  const auto value = parse_number<int>(*text);
+  if (!value || *value < 0) refuse_join(std::string(name) + "=" + *text + " is not a number");
+  return *value;
 }
 
 // The variables that are set: "RANK=3, WORLD_SIZE=4".

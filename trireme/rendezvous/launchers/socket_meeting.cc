@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -100,15 +99,13 @@ class SocketMeeting::Door final : public ProgressSource {
       : size_(ranks),
         listener_(net::listen_unix(name)),
         answer_(std::move(answer)),
-        coordinator_(coordinator),
-        all_(epoll_create1(EPOLL_CLOEXEC)) {
-    if (!all_) net::throw_system_error("epoll_create1");
-    watch(listener_.socket.get());
+        coordinator_(coordinator) {
+    all_.control(EPOLL_CTL_ADD, listener_.socket.get(), EPOLLIN);
   }
   bool poll() override {
     try {
       while (Descriptor guest = net::accept_now(listener_)) {
-        watch(guest.get());
+        all_.control(EPOLL_CTL_ADD, guest.get(), EPOLLIN);
         guests_.push_back(std::move(guest));
       }
     } catch (const Error&) {  // no descriptor is left: the caller tries again
@@ -120,16 +117,11 @@ class SocketMeeting::Door final : public ProgressSource {
   void arm(bool) noexcept override {}
 
  private:
-  void watch(int socket) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    epoll_ctl(all_.get(), EPOLL_CTL_ADD, socket, &event);
-  }
   // True if the guest has its answer or is gone.
   bool served(int guest) {
     std::int32_t rank = 0;
     const ssize_t got = recv(guest, &rank, sizeof rank, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (got < 0 && net::would_block()) return false;
     if (got != sizeof rank) return true;
     ucred who{};
     socklen_t size = sizeof who;
@@ -143,7 +135,7 @@ class SocketMeeting::Door final : public ProgressSource {
   const net::Listener listener_;
   const std::string answer_;
   Coordinator& coordinator_;
-  const Descriptor all_;  // epoll: the listener and the guests
+  const net::Epoll all_;  // the listener and the guests
   std::vector<Descriptor> guests_;
 };
 

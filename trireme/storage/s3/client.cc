@@ -1,9 +1,9 @@
 #include "trireme/storage/s3/client.h"
 
 #include <algorithm>
-#include <charconv>
 #include <random>
 
+#include "trireme/base/parse_number.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/storage/s3/digest.h"
 #include "trireme/storage/s3/xml.h"
@@ -23,14 +23,8 @@ bool may_pass(int status) {
   return (status >= 500 && status != kNotImplemented) || status == 429 || status == 408;
 }
 
-std::int64_t number_of(const std::string& text) {
-  std::int64_t value = -1;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
-
 Object object_of(Response response) {
-  return {.bytes = number_of(response.header("content-length")),
+  return {.bytes = parse_number<std::int64_t>(response.header("content-length")).value_or(-1),
           .etag = response.header("etag"),
           .modified = response.header("last-modified"),
           .body = std::move(response.body)};
@@ -80,18 +74,16 @@ void S3Client::refuse(const Response& response, const std::string& what) const {
   if (code.empty() && response.status == kNotImplemented) code = "NotImplemented";
   const std::string message = text_of(response.body, "Message");
   throw Refusal(response.status, code,
-                "cannot " + in_bucket(what) + ": the storage answers " +
+                "cannot " + what + " in the bucket " + bucket_ + ": the storage answers " +
                     std::to_string(response.status) + (code.empty() ? "" : " " + code) +
                     (message.empty() ? "" : " (" + message + ")"),
                 {.operation = "checkpoint", .advice = advice_for(code)});
 }
 
-void S3Client::refuse_long(const Request& request, const std::string& what) const {
-  throw ResourceError(
-      "cannot " + in_bucket(what) + ": the answer has more than " + std::to_string(request.most) +
-          " bytes",
-      {.operation = "checkpoint",
-       .advice = "This service does not do as S3 does with ranges and pages: use another one."});
+void S3Client::fail(const std::string& what, const std::string& why,
+                    const std::string& advice) const {
+  throw ResourceError("cannot " + what + " in the bucket " + bucket_ + why,
+                      {.operation = "checkpoint", .advice = advice});
 }
 
 Response S3Client::call(Request request, const std::string& what) {
@@ -102,7 +94,9 @@ Response S3Client::call(Request request, const std::string& what) {
     if (attempt > 1) pause(attempt - 1);
     try {
       Response response = http_.send(request);
-      if (response.cut && response.status < 300) refuse_long(request, what);
+      if (response.cut && response.status < 300)
+        fail(what, ": the answer has more than " + std::to_string(request.most) + " bytes",
+             "This service does not do as S3 does with ranges and pages: use another one.");
       const bool put = request.method == "PUT" && !request.body.empty();
       if (response.status < 300 && put && etag_differs(response, digest)) {
         reason = "the stored bytes differ from those that were sent";
@@ -117,12 +111,10 @@ Response S3Client::call(Request request, const std::string& what) {
       reason = error.what();
     }
   }
-  throw ResourceError("cannot " + in_bucket(what) + " at " +
-                          (service_.endpoint.empty() ? "Amazon S3" : service_.endpoint) +
-                          " after " + std::to_string(retry_.attempts) + " attempts: " + reason,
-                      {.operation = "checkpoint",
-                       .advice = "Check the endpoint (TRIREME_S3_ENDPOINT, AWS_ENDPOINT_URL) and "
-                                 "the network."});
+  fail(what,
+       " at " + (service_.endpoint.empty() ? "Amazon S3" : service_.endpoint) + " after " +
+           std::to_string(retry_.attempts) + " attempts: " + reason,
+       "Check the endpoint (TRIREME_S3_ENDPOINT, AWS_ENDPOINT_URL) and the network.");
 }
 
 std::string S3Client::put(const std::string& key, std::span<const std::byte> bytes,
@@ -140,10 +132,8 @@ std::optional<Object> S3Client::head(const std::string& key) {
   if (response.status == kNotFound) return std::nullopt;
   Object object = object_of(std::move(response));
   if (object.bytes < 0)
-    throw ResourceError("cannot " + in_bucket("look at " + key) + ": the answer has no size",
-                        {.operation = "checkpoint",
-                         .advice = "A proxy may leave the header Content-Length out: reach the "
-                                   "service without it."});
+    fail("look at " + key, ": the answer has no size",
+         "A proxy may leave the header Content-Length out: reach the service without it.");
   return object;
 }
 
@@ -179,11 +169,10 @@ std::string S3Client::get_range(const std::string& key, const std::string& etag,
     throw gone();
   if (response.status == kNotFound) refuse(response, what);
   if (static_cast<std::int64_t>(response.body.size()) != end - begin)
-    throw ResourceError("cannot " + in_bucket(what) + ": asked for bytes " + std::to_string(begin) +
-                            " to " + std::to_string(end) + ", got " +
-                            std::to_string(response.body.size()),
-                        {.operation = "checkpoint",
-                         .advice = "This S3 service ignores the header Range: use another one."});
+    fail(what,
+         ": asked for bytes " + std::to_string(begin) + " to " + std::to_string(end) + ", got " +
+             std::to_string(response.body.size()),
+         "This S3 service ignores the header Range: use another one.");
   return std::move(response.body);
 }
 
@@ -198,11 +187,10 @@ void S3Client::for_each_page(const std::string& what, std::string query, const N
     std::string next = take(response.body);
     if (text_of(response.body, "IsTruncated") != "true") return;
     if (next.empty() || next == query)  // the page names itself, and the list would never end
-      throw ResourceError("cannot " + in_bucket(what) + ": the storage " +
-                              (next.empty() ? "cut the list off, and names no page after it"
-                                            : "returned the same page of the list twice"),
-                          {.operation = "checkpoint",
-                           .advice = "This S3 service cannot list in pages: use another one."});
+      fail(what,
+           next.empty() ? ": the storage cut the list off, and names no page after it"
+                        : ": the storage returned the same page of the list twice",
+           "This S3 service cannot list in pages: use another one.");
     query = std::move(next);
   }
 }

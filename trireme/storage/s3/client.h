@@ -95,12 +95,9 @@ class S3Client {
   Response call(Request request, const std::string& what);
   std::string url(const std::string& key, const std::string& query = "") const;
   void pause(int attempt) const;
-  std::string in_bucket(const std::string& what) const {
-    return what + " in the bucket " + bucket_;
-  }
   [[noreturn]] void refuse(const Response& response, const std::string& what) const;
-  // The service ignores ranges, or pages.
-  [[noreturn]] void refuse_long(const Request& request, const std::string& what) const;
+  [[noreturn]] void fail(const std::string& what, const std::string& why,
+                         const std::string& advice) const;
   // Takes a page of a list; returns the query of the page after it, or an empty text if it names none.
   using NextPage = std::function<std::string(const std::string& page)>;
   // Asks for the page of `query`, and for all after it.

@@ -10,11 +10,8 @@
 #include "trireme/base/hex.h"
 
 namespace trireme::inline v0::storage::s3 {
-namespace {
 
 constexpr std::size_t kQuotedMd5 = 34;
-
-}  // namespace
 
 Md5 md5_of(std::span<const std::byte> bytes) {
   Md5 digest{};

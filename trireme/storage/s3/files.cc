@@ -6,12 +6,9 @@
 #include <utility>
 
 namespace trireme::inline v0::storage::s3 {
-namespace {
 
 constexpr int kEqualParts = 9000;  // of at most 10,000; the parts after them are larger
 constexpr std::size_t kGrowth = 64;
-
-}  // namespace
 
 UploadFile::UploadFile(std::shared_ptr<S3Client> client, std::string key)
     : client_(std::move(client)), upload_(client_->begin_upload(key)) {}

@@ -1,7 +1,6 @@
 #include "trireme/storage/s3/lease.h"
 
 #include <atomic>
-#include <memory>
 #include <mutex>
 #include <set>
 #include <thread>

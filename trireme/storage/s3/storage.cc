@@ -8,7 +8,6 @@
 // a new draft gives up all other uploads. A job that hung since then can complete none of its own.
 // Only a job that hangs between a check and the very next request, for as long as a lock lasts, can
 // disturb the files of its successor.
-#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <set>

@@ -1,5 +1,4 @@
 // S3Client's uploads in parts.
-#include <algorithm>
 
 #include "trireme/storage/s3/client.h"
 #include "trireme/storage/s3/digest.h"
@@ -56,8 +55,7 @@ void S3Client::complete_upload(const Upload& upload, const std::vector<std::stri
     if (object && !wanted.empty() && object->etag == wanted) return;
     if (response.status == kNotFound) refuse(response, what);
   }
-  throw ResourceError("cannot " + in_bucket(what) + ": the storage answers " + reason,
-                      {.operation = "checkpoint", .advice = "The training tries again."});
+  fail(what, ": the storage answers " + reason, "The training tries again.");
 }
 
 bool S3Client::abort_upload(const Upload& upload) {

@@ -12,7 +12,6 @@
 
 #include "trireme/comm/rounds/algorithms/halving_doubling.h"
 #include "trireme/comm/rounds/algorithms/rank_tree.h"
-#include "trireme/comm/rounds/registry.h"
 #include "trireme/kernel/tree_sum.h"
 
 namespace trireme::inline v0::comm {

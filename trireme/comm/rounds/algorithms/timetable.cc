@@ -4,14 +4,6 @@
 
 namespace trireme::inline v0::comm {
 
-void Timetable::give(int time, int from, int to, Chunk chunk) {
-  moves_.push_back({.time = time, .from = from, .to = to, .chunk = chunk, .give = true});
-}
-
-void Timetable::copy(int time, int from, int to, Chunk chunk) {
-  moves_.push_back({.time = time, .from = from, .to = to, .chunk = chunk, .copy = true});
-}
-
 void Timetable::record(Algorithm& a) const {
   std::vector<Algorithm::Step> rounds;
   int end = 0;

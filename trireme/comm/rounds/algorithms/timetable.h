@@ -17,8 +17,12 @@ class Timetable {
  public:
   void add(int time, int from, int to, Chunk chunk) { moves_.push_back({time, from, to, chunk}); }
   /// As add(), but `from` drops the chunk.
-  void give(int time, int from, int to, Chunk chunk);
-  void copy(int time, int from, int to, Chunk chunk);
+  void give(int time, int from, int to, Chunk chunk) {
+    moves_.push_back({.time = time, .from = from, .to = to, .chunk = chunk, .give = true});
+  }
+  void copy(int time, int from, int to, Chunk chunk) {
+    moves_.push_back({.time = time, .from = from, .to = to, .chunk = chunk, .copy = true});
+  }
   /// Records a.rank's rounds: one for each time, even if empty, so that round numbers are times.
   void record(Algorithm& a) const;
 

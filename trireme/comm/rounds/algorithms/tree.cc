@@ -23,8 +23,7 @@ int leader(kernel::LeafRange ranks, int root) {
 }
 
 // Calls visit(height, from, to) for every message on the way up.
-template <class Visit>
-void each_message_up(int size, int root, const Visit& visit) {
+void each_message_up(int size, int root, const auto& visit) {
   for (const RankTreeNode& node : rank_tree(size)) {
     const int to = leader(node.ranks, root);
     for (const auto& half : {node.left(), node.right()}) {
