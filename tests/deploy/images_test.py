@@ -116,8 +116,10 @@ class Images(unittest.TestCase):
                 if name not in ("environment",) and not name.startswith("files"):
                     self.check_shell("\n".join(lines))
         self.assertEqual(build[1]["files"], [". /src"])
-        source = last[1]["files"][0].split()[0]
+        source, target = last[1]["files"][0].split()
         self.assertTrue((TREE / source).exists(), source)
+        self.assertFalse(target.startswith(("/tmp/", "/var/tmp/")), "%post sees these folders of the host instead")
+        self.assertIn(target, "\n".join(last[1]["post"]))
         self.assertEqual(last[1][f"files from {build[0]['Stage']}"], [f"{PREFIX} {PREFIX}"])
         self.assertIn(f"export PATH={PREFIX}/bin:$PATH", last[1]["environment"])
 
