@@ -8,7 +8,7 @@ struct Embed : torch::nn::Module {
       : token(register_module("token", torch::nn::Embedding(256, width))),
         place(register_module("place", torch::nn::Embedding(block, width))) {}
   torch::Tensor forward(const torch::Tensor& tokens) {
-    return token(tokens) + place(torch::arange(tokens.size(1)));
+    return token(tokens) + place(torch::arange(tokens.size(1), tokens.options()));
   }
   torch::nn::Embedding token, place;
 };

@@ -119,7 +119,8 @@ class Environments(unittest.TestCase):
             if index is not None:
                 self.assertEqual(variables["TRIREME_COORDINATOR"], "gpt-coordinator:29400")
                 self.assertEqual(variables["TRIREME_SIZE"], str(jobs[name]["spec"]["completions"]))
-                variables["TRIREME_COORDINATOR"] = address
+                self.assertEqual(variables["TRIREME_LOCAL_SIZE"], "1", "a pod has its cores for itself")
+                variables.update(TRIREME_COORDINATOR=address, OMP_NUM_THREADS="1")  # here pods share the cores
             command = [address if word == "0.0.0.0:29400" else word for word in container["command"]]
             pods[name, index] = self.start_pod(f"{name}-{index}", command, variables)
 

@@ -5,11 +5,13 @@
 
 Every file, target, stage and package that Dockerfile and Apptainer definition name is there; the packages are those
 whose libraries the program loads; and what `deploy/image/collect` puts together trains without LibTorch's own folder
-and without Python. Needs root for the last.
+and without Python. A coordinator ends when its container is stopped. Needs root for the last two.
 """
 import os
 import pathlib
+import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -116,8 +118,10 @@ class Images(unittest.TestCase):
                 if name not in ("environment",) and not name.startswith("files"):
                     self.check_shell("\n".join(lines))
         self.assertEqual(build[1]["files"], [". /src"])
-        source = last[1]["files"][0].split()[0]
+        source, target = last[1]["files"][0].split()
         self.assertTrue((TREE / source).exists(), source)
+        self.assertFalse(target.startswith(("/tmp/", "/var/tmp/")), "%post sees these folders of the host instead")
+        self.assertIn(target, "\n".join(last[1]["post"]))
         self.assertEqual(last[1][f"files from {build[0]['Stage']}"], [f"{PREFIX} {PREFIX}"])
         self.assertIn(f"export PATH={PREFIX}/bin:$PATH", last[1]["environment"])
 
@@ -155,6 +159,26 @@ class Images(unittest.TestCase):
                                   env={"HOME": str(folder)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             self.assertEqual(done.returncode, 0, done.stdout)
             self.assertIn("step 3 of 3", done.stdout)
+
+    def test_a_coordinator_ends_as_process_1(self):
+        """With a store SIGTERM ends it at once, also as the first process of a container, for which the kernel drops
+        signals that have no handler."""
+        with tempfile.TemporaryDirectory(prefix="trireme-container-") as name:
+            secret = pathlib.Path(name, "job")
+            secret.write_text("a secret of this job alone")
+            secret.chmod(0o400)
+            address = f"127.0.0.1:{random.randrange(15000, 30000)}"
+            command = ["unshare", "--pid", "--fork", "--kill-child", str(BUILD / "bin" / "trireme"), "coordinator",
+                       "--elastic", "1:2", "--listen", address, "--store", name]
+            with subprocess.Popen(command, text=True, stdout=subprocess.PIPE,
+                                  env=dict(os.environ, TRIREME_JOB_SECRET_FILE=str(secret))) as container:
+                try:
+                    self.assertIn("waits for 1 to 2 processes", container.stdout.readline())
+                    first = pathlib.Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text()
+                    os.kill(int(first), signal.SIGTERM)
+                    self.assertEqual(container.wait(timeout=60), 128 + signal.SIGTERM)
+                finally:
+                    container.kill()
 
 
 if __name__ == "__main__":

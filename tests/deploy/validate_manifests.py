@@ -70,6 +70,14 @@ def check_document(document):
     return check(document, ROOTS[document["kind"]], document["kind"])
 
 
+def pods_in(value):
+    """The specifications of pods in a part of a document."""
+    if isinstance(value, dict) and "containers" in value:
+        yield value
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from pods_in(one)
+
+
 class Manifests(unittest.TestCase):
     def test_are_of_the_published_types(self):
         kinds = []
@@ -79,6 +87,18 @@ class Manifests(unittest.TestCase):
                 with self.subTest(path.name):
                     check_document(document)
         self.assertEqual(set(kinds), {*ROOTS, "TrainJob"})
+
+    def test_ranks_have_time_to_save(self):
+        """A pod that Kubernetes ends saves a checkpoint first, on a slow disk, too. mpirun ends its ranks itself."""
+        checked = set()
+        for path in sorted(FOLDER.glob("*.yaml")):
+            for document in yaml.safe_load_all(path.read_text()):
+                for pod in pods_in(document) if document["kind"] != "MPIJob" else ():
+                    command = pod["containers"][0].get("command", ["trireme", "train"])  # TrainJob: in its trainer
+                    if command[:2] == ["trireme", "train"]:
+                        checked.add(document["kind"])
+                        self.assertGreaterEqual(pod.get("terminationGracePeriodSeconds", 30), 120, path.name)
+        self.assertEqual(checked, {"Job", "TFJob", "PyTorchJob", "TrainJob"})
 
     def test_faults_are_found(self):
         for name, was, fault in (("tfjob", "replicas: 4", "replicas: four"), ("tfjob", "template:", "templates:"),

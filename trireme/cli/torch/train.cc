@@ -248,6 +248,7 @@ std::optional<int> follow_coordinator(TrainOptions& options,
   if (coordinated.process() > 0)
     return follow_under_coordinator(coordinated, program.argc(), program.argv(), options.out);
   options.job.ranks = coordinated.size;
+  options.job.ranks_here = coordinated.local_size;
   if (coordinated.servers > 0) options.job.servers = coordinated.servers;
   options.resume = "auto";
   // elastic.* may be unset here: the coordinator has the values.
