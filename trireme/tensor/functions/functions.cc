@@ -1,4 +1,4 @@
-// What the functions share.
+// Refuses second derivatives, and says which implementation of the functions computes.
 #include "trireme/tensor/functions/functions.h"
 
 #include <c10/core/GradMode.h>
