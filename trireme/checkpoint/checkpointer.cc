@@ -5,7 +5,6 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
-#include <optional>
 
 #include "trireme/base/check.h"
 #include "trireme/base/waiter/real_waiter.h"
@@ -202,10 +201,11 @@ struct Checkpointer::Impl {
     return go[0] != 0;
   }
 
-  // False if the storage fails and an older save still tries: then this one is left out.
-  bool save(long steps_done, bool required) {
+  // If the storage fails and an older save still tries, one that is not required is left out.
+  void save(long steps_done, bool required) {
+    if (steps_done <= 0 || steps_done == saved) return;
     job.activity("checkpoint.save");
-    if (!agree_to_save(required)) return false;
+    if (!agree_to_save(required)) return;
     wait(/*required=*/false);  // its thread uses the storage
     guard();
     auto content = std::make_unique<checkpoint::CheckpointContent>(parts, &job.world());
@@ -221,7 +221,7 @@ struct Checkpointer::Impl {
     threaded ? next->start() : next->run_here();
     saving = std::move(next);  // not before: start() throws if the system refuses a thread
     if (!threaded) wait(/*required=*/false);
-    return true;
+    saved = steps_done;
   }
 
   storage::Manifest manifest_of(long steps_done) const {
@@ -378,7 +378,7 @@ void Checkpointer::after(long step) {
     throw RanksChanged();
   }
   if (signal != 0) stop(step + 1, signal);
-  if (every > 0 && (step + 1) / every > before / every) save_due(step + 1);
+  if (every > 0 && (step + 1) / every > before / every) impl.save(step + 1, /*required=*/false);
   impl.validation_loss.reset();  // the next step's weights are others
 }
 
@@ -406,14 +406,7 @@ void Checkpointer::save_and_wait(long steps_done) {
 
 void Checkpointer::save(long steps_done) {
   impl_->refuse_foreign();
-  if (steps_done <= 0 || steps_done == impl_->saved) return;
   impl_->save(steps_done, /*required=*/true);
-  impl_->saved = steps_done;
-}
-
-void Checkpointer::save_due(long steps_done) {
-  if (steps_done <= 0 || steps_done == impl_->saved) return;
-  if (impl_->save(steps_done, /*required=*/false)) impl_->saved = steps_done;
 }
 
 std::shared_ptr<void> Checkpointer::rehearse() {

@@ -117,7 +117,6 @@ class Checkpointer {
 
  private:
   [[noreturn]] void stop(long steps_done, int signal);
-  void save_due(long steps_done);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -1,7 +1,5 @@
 #include "trireme/checkpoint/reach.h"
 
-#include <string>
-
 #include "trireme/base/joined.h"
 #include "trireme/observe/log.h"
 

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
-#include <vector>
 
 #include "trireme/base/check.h"
 #include "trireme/base/shape_text.h"

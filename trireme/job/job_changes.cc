@@ -32,11 +32,6 @@ TimePoint JobChanges::told() const {
   return entered_told_;
 }
 
-bool JobChanges::due_at_step_end() const {
-  std::lock_guard lock(mutex_);
-  return entered_ && newer();
-}
-
 std::optional<Epoch> JobChanges::next() const {
   std::lock_guard lock(mutex_);
   return entered_ && newer() ? latest_ : std::nullopt;

@@ -34,7 +34,7 @@ class JobChanges {
   /// The epoch in which this process is a rank.
   rendezvous::Epoch epoch() const;
   /// The ranks are to finish their step, agree on that in its vote, and then enter the next epoch.
-  bool due_at_step_end() const;
+  bool due_at_step_end() const { return next().has_value(); }
   /// The latest epoch that this process has heard of, if it is after the present one.
   std::optional<rendezvous::Epoch> next() const;
   /// Whether there is a later epoch. Waits for one up to `patience`, unless the job fails. Throws

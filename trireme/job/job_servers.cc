@@ -77,14 +77,6 @@ std::shared_ptr<net::Channel> JobServers::connect(int server) const {
                            options);
 }
 
-std::shared_ptr<net::Channel> JobServers::dial_shard(int shard) const {
-  return connect(view()->primary(shard));
-}
-
-std::uint64_t JobServers::shard_term(int shard) const {
-  return view()->shards.at(static_cast<std::size_t>(shard)).term;
-}
-
 void JobServers::train_alone(int needed) const noexcept {
   if (client_ != nullptr) client_->tell_alone(needed);
 }

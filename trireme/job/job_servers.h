@@ -43,8 +43,12 @@ class JobServers {
   std::shared_ptr<const rendezvous::ServerView> view() const;
   /// A new connection to the server that is a shard's primary, PeerLost or TimeoutError if it is
   /// not there; and a number that changes when another one is.
-  std::shared_ptr<net::Channel> dial_shard(int shard) const;
-  std::uint64_t shard_term(int shard) const;
+  std::shared_ptr<net::Channel> dial_shard(int shard) const {
+    return connect(view()->primary(shard));
+  }
+  std::uint64_t shard_term(int shard) const {
+    return view()->shards.at(static_cast<std::size_t>(shard)).term;
+  }
   /// For a worker: tells that no other worker waits for this one, so that the job can go on without
   /// it while as many are left as a step of the servers needs.
   void train_alone(int needed = 1) const noexcept;

@@ -1,7 +1,2 @@
+#define TRIREME_REDUCE_TABLE kReduceAvx512
 #include "trireme/kernel/reduce_body.h"
-
-namespace trireme::inline v0::kernel {
-
-const ReduceTable kReduceAvx512 = TRIREME_REDUCE_TABLE;
-
-}  // namespace trireme::inline v0::kernel

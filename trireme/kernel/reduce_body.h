@@ -1,6 +1,7 @@
-// The vector code of kernel/reduce.h. Each reduce_<set>.cc includes it once and is compiled for
-// that instruction set. So everything here has internal linkage, and no inline function of a
-// standard header is used: the linker might pick this file's copy for a machine that cannot run it.
+// The vector code of kernel/reduce.h. Each reduce_<set>.cc names its table (TRIREME_REDUCE_TABLE),
+// includes this once and is compiled for that instruction set. So everything else here has internal
+// linkage, and no inline function of a standard header is used: the linker might pick this file's
+// copy for a machine that cannot run it.
 //
 // A vector is 64 bytes of GCC's vector extension; for narrower machines the compiler splits it.
 #pragma once
@@ -256,20 +257,16 @@ void divide_any(void* values, std::size_t count, double by) {
         combine_mixed<Op, T, true, false, false>, combine_mixed<Op, T, true, false, true>, \
         combine_mixed<Op, T, true, true, false>, combine_mixed<Op, T, true, true, true>    \
   }
-#define TRIREME_REDUCE_TABLE                                                            \
-  {                                                                                     \
-    {TRIREME_ROW(SumOp, std::uint64_t, std::uint32_t),                                  \
-     TRIREME_ROW(MinOp, std::int64_t, std::int32_t),                                    \
-     TRIREME_ROW(MaxOp, std::int64_t, std::int32_t),                                    \
-     TRIREME_ROW(ProductOp, std::uint64_t, std::uint32_t)},                             \
-        {divide_any<double, double>, divide_any<float, float>, divide_any<BF16, float>, \
-         divide_any<F16, float>},                                                       \
-    {                                                                                   \
-      {TRIREME_MIXED(SumOp, BF16), TRIREME_MIXED(SumOp, F16)}, {                        \
-        TRIREME_MIXED(ProductOp, BF16), TRIREME_MIXED(ProductOp, F16)                   \
-      }                                                                                 \
-    }                                                                                   \
-  }
 
 }  // namespace
+
+const ReduceTable TRIREME_REDUCE_TABLE = {
+    {TRIREME_ROW(SumOp, std::uint64_t, std::uint32_t),
+     TRIREME_ROW(MinOp, std::int64_t, std::int32_t), TRIREME_ROW(MaxOp, std::int64_t, std::int32_t),
+     TRIREME_ROW(ProductOp, std::uint64_t, std::uint32_t)},
+    {divide_any<double, double>, divide_any<float, float>, divide_any<BF16, float>,
+     divide_any<F16, float>},
+    {{TRIREME_MIXED(SumOp, BF16), TRIREME_MIXED(SumOp, F16)},
+     {TRIREME_MIXED(ProductOp, BF16), TRIREME_MIXED(ProductOp, F16)}}};
+
 }  // namespace trireme::inline v0::kernel

@@ -1,5 +1,7 @@
 #include "trireme/ps/served_model.h"
 
+#include <c10/util/accumulate.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -71,11 +73,7 @@ std::string first_difference(const std::vector<Item>& own, const std::vector<Ite
 
 }  // namespace
 
-std::int64_t ServedParameter::count() const noexcept {
-  std::int64_t count = 1;
-  for (const std::int64_t size : shape) count *= size;
-  return count;
-}
+std::int64_t ServedParameter::count() const noexcept { return c10::multiply_integers(shape); }
 
 ServedModel::ServedModel(std::vector<ServedParameter> parameters, int servers,
                          std::vector<std::uint32_t> more_uses, std::vector<ServedTable> tables)

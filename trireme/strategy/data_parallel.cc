@@ -23,7 +23,6 @@
 #include "trireme/sync/buckets/autograd_hooks.h"
 #include "trireme/sync/strategy_context.h"
 #include "trireme/sync/torch_optimizer.h"
-#include "trireme/tensor/determinism.h"
 #include "trireme/tensor/devices/device.h"
 #include "trireme/tensor/random.h"
 #include "trireme/tensor/saved_count.h"

@@ -2,8 +2,6 @@
 
 #include <c10/core/GradMode.h>
 
-#include <utility>
-
 #include "trireme/base/error.h"
 #include "trireme/job/job.h"
 #include "trireme/strategy/given_share.h"

@@ -102,8 +102,4 @@ void LaneRunner::train(const Share& share, std::int64_t step, const StageRunner:
                 "Set train.lanes = 1.");
 }
 
-void LaneRunner::drop() {
-  for (const auto& [stage, own] : statistics_) own->drop();
-}
-
 }  // namespace trireme::inline v0::parallel

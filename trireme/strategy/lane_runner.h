@@ -32,7 +32,9 @@ class LaneRunner {
              const std::function<double(std::int64_t)>& loss_gradient, GradientFeed& feed,
              ScalarTree& losses, LocalVote& vote);
   /// The step was refused.
-  void drop();
+  void drop() {
+    for (const auto& [stage, own] : statistics_) own->drop();
+  }
 
  private:
   std::string why_one_lane() const;

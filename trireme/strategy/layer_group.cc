@@ -29,10 +29,6 @@ std::shared_ptr<const models::LayerFactory> layers_of(const Grid& grid, bool seq
 LayerGroup::LayerGroup(const Grid& grid, bool sequence)
     : grid_(grid), layers_(layers_of(grid, sequence)) {}
 
-std::unique_ptr<models::LayersScope> LayerGroup::use() const {
-  return layers_ ? std::make_unique<models::LayersScope>(layers_) : nullptr;
-}
-
 bool LayerGroup::cuts_sequences(const MicroBatch& micro, Sequences sequences) const {
   if (grid_.expert == nullptr || sequences == Sequences::Whole) return false;
   return sequences == Sequences::Cut ||

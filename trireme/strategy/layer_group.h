@@ -25,7 +25,9 @@ class LayerGroup {
 
   /// While the result lives, this thread's blocks and losses use the group's layers. A loss may
   /// also see only a part of the logits.
-  std::unique_ptr<models::LayersScope> use() const;
+  std::unique_ptr<models::LayersScope> use() const {
+    return layers_ ? std::make_unique<models::LayersScope>(layers_) : nullptr;
+  }
 
   /// This rank's sequences and positions.
   MicroBatch cut(const MicroBatch& micro, Sequences sequences) const;

@@ -10,7 +10,6 @@
 #include "trireme/sync/gathers/gather_parameter.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/device.h"
-#include "trireme/tensor/state.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -63,11 +62,8 @@ at::Tensor ModelState::over_pipeline(const at::Tensor& own, const ModelTensor& o
   const at::Tensor tensor = own.defined() ? own
                                           : at::empty(shape_of_whole(one.shape, one.part),
                                                       tensor::scalar_type_of(one.dtype));
-  Buffer bytes = tensor::to_buffer(tensor);
-  bytes.count = bytes.bytes();
-  bytes.dtype = DType::U8;  // moved, not computed with
   const int root = pipeline_.rank_of_stage()[static_cast<std::size_t>(one.stages.front())];
-  grid_.pipeline->broadcast(bytes, root, {.label = one.name}).wait();
+  grid_.pipeline->broadcast(tensor::bytes_of(tensor), root, {.label = one.name}).wait();
   return tensor;
 }
 
@@ -102,15 +98,10 @@ at::Tensor ModelState::joined(const std::string& name, const at::Tensor& own,
   return whole_of(all, part);
 }
 
-std::map<std::string, models::Part> ModelState::held_parts() const {
-  std::map<std::string, models::Part> held;
-  for (const ModelTensor& one : parts_.parameters()) held.emplace(one.name, one.part);
-  return held;
-}
-
 std::vector<NamedShard> ModelState::of_whole(std::vector<NamedShard> own) const {
   if (grid_.cut == nullptr) return own;
-  const std::map<std::string, models::Part> known = held_parts();
+  std::map<std::string, models::Part> known;  // what this rank holds of each parameter
+  for (const ModelTensor& one : parts_.parameters()) known.emplace(one.name, one.part);
   std::vector<NamedShard> shards;
   for (const NamedShard& shard : own) {
     const std::size_t slash = shard.name.find('/');

@@ -2,7 +2,6 @@
 // shards for checkpoints, and as a hash. Not thread safe.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -37,8 +36,6 @@ class ModelState {
                              const std::vector<NamedShard>& masters) const;
   at::Tensor over_pipeline(const at::Tensor& own, const ModelTensor& one) const;
   at::Tensor joined(const std::string& name, const at::Tensor& own, const models::Part& part) const;
-  /// The part of each parameter that this rank holds, by name.
-  std::map<std::string, models::Part> held_parts() const;
 
   const Grid& grid_;
   const PipelinePlan& pipeline_;

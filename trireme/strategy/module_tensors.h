@@ -12,7 +12,6 @@
 #include "trireme/models/block.h"
 #include "trireme/optim/owned_slice.h"
 #include "trireme/strategy/data_parallel.h"
-#include "trireme/sync/buckets/leaf_plan.h"
 #include "trireme/sync/gathers/parameter_store.h"
 #include "trireme/sync/options.h"
 

@@ -4,7 +4,6 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
-#include "trireme/base/words.h"
 #include "trireme/job/job.h"
 #include "trireme/plan/named_strategies.h"
 #include "trireme/sync/sync_plan.h"

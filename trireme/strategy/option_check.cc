@@ -4,7 +4,6 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/mesh_division.h"
-#include "trireme/base/words.h"
 #include "trireme/layers/shares.h"
 #include "trireme/memory/offload_folder.h"
 #include "trireme/memory/recompute.h"

@@ -9,7 +9,6 @@
 #include "trireme/job/job.h"
 #include "trireme/optim/schedule.h"
 #include "trireme/strategy/shares.h"
-#include "trireme/sync/agreement.h"
 
 namespace trireme::inline v0::parallel {
 namespace {

@@ -18,32 +18,12 @@ StepGuards::StepGuards(const StepGuardOptions& options)
   if (options.noise) noise_.emplace(*options.noise);
 }
 
-void StepGuards::begin(std::uint32_t total, const kernel::Assignment& assignment, int rank) {
-  if (noise_) noise_->begin(total, assignment, rank);
-}
-
-Work StepGuards::reduce(comm::Communicator& world, const ReduceTerms& how) {
-  return noise_ ? noise_->reduce(world, how) : Work();
-}
-
 void StepGuards::enter(const Refusal& refusal, LocalVote& vote) const {
   if (refusal.exit_code == Refusal::kNotFinite && loss_scale_ && loss_scale_->backs_off()) {
     vote.overflowed(refusal.reason);
   } else {
     vote.refuse(refusal);
   }
-}
-
-std::string StepGuards::judge(double loss, double gradient_norm) {
-  return outliers_ ? outliers_->judge(loss, gradient_norm) : std::string();
-}
-
-void StepGuards::applied(double gradient_norm, std::int64_t count) {
-  if (noise_) noise_->finish(gradient_norm, count);
-}
-
-void StepGuards::passed() {
-  if (loss_scale_) loss_scale_->passed();
 }
 
 // Every rank has this verdict and the same scale.
@@ -53,10 +33,6 @@ std::string StepGuards::back_off(const Verdict& verdict) {
   return "on rank " + std::to_string(verdict.refusing_rank) + " " + verdict.reason +
          "; the loss scale falls from " + std::to_string(std::llround(before)) + " to " +
          std::to_string(std::llround(loss_scale_->scale()));
-}
-
-std::int64_t StepGuards::skipped_steps() const {
-  return not_finite_.left_out() + (outliers_ ? outliers_->state.skipped : 0);
 }
 
 void StepGuards::report(StepResult& result) const {

@@ -36,9 +36,13 @@ class StepGuards {
   double loss_gradient(std::int64_t count) const {
     return loss_scale_ ? loss_scale_->loss_gradient(count) : 1;
   }
-  void begin(std::uint32_t total, const kernel::Assignment& assignment, int rank);
+  void begin(std::uint32_t total, const kernel::Assignment& assignment, int rank) {
+    if (noise_) noise_->begin(total, assignment, rank);
+  }
   /// Sums the figures of the observed gradients over the ranks.
-  Work reduce(comm::Communicator& world, const ReduceTerms& how);
+  Work reduce(comm::Communicator& world, const ReduceTerms& how) {
+    return noise_ ? noise_->reduce(world, how) : Work();
+  }
   /// Enters the refusal of this rank's sync into its vote. The loss scale may be the reason for a
   /// gradient that is not finite, but not for a loss.
   void enter(const Refusal& refusal, LocalVote& vote) const;
@@ -46,11 +50,17 @@ class StepGuards {
   /// Whether judge() and applied() need the gradient's norm.
   bool need_norm() const { return outliers_ || noise_; }
   /// Why all ranks skip this step; empty: they do not.
-  std::string judge(double loss, double gradient_norm);
+  std::string judge(double loss, double gradient_norm) {
+    return outliers_ ? outliers_->judge(loss, gradient_norm) : std::string();
+  }
   /// The step is applied; `gradient_norm` is that of the mean gradient over `count` items.
-  void applied(double gradient_norm, std::int64_t count);
+  void applied(double gradient_norm, std::int64_t count) {
+    if (noise_) noise_->finish(gradient_norm, count);
+  }
   /// The gradients of this step were finite.
-  void passed();
+  void passed() {
+    if (loss_scale_) loss_scale_->passed();
+  }
   /// After an overflow in fp16: lowers the loss scale. Returns why the step is skipped.
   std::string back_off(const Verdict& verdict);
   /// Counts a refused step as skipped; rethrows one that the budget does not cover.
@@ -58,7 +68,9 @@ class StepGuards {
 
   /// Fills in skipped_steps, overflows, loss_scale and noise_scale.
   void report(StepResult& result) const;
-  std::int64_t skipped_steps() const;
+  std::int64_t skipped_steps() const {
+    return not_finite_.left_out() + (outliers_ ? outliers_->state.skipped : 0);
+  }
 
   void save(nlohmann::json& into) const;
   /// A guard whose state `saved` lacks keeps its initial state. Throws nlohmann::json::exception if

@@ -1,8 +1,6 @@
 #include "trireme/strategy/strategy.h"
 
-#include <array>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <span>
 
 #include "trireme/base/check.h"
@@ -292,17 +290,9 @@ std::string Strategy::Impl::name_of(std::size_t parameter) const {
   return parts.parameters()[parameter].name;
 }
 
-void Strategy::Impl::check_first_gradients() {
-  layers.check_gradients(sync.step->owned(), parts, plan.sharded());
-}
-
 void Strategy::Impl::gather_statistics(std::uint32_t total) {
   for (const auto& part : parts.parts())
     part->statistics.gather(*part->data, plan.assignment, total);
-}
-
-void Strategy::Impl::fold_statistics() {
-  for (const auto& part : parts.parts()) part->statistics.fold();
 }
 
 void Strategy::Impl::update(double scale) {
@@ -322,15 +312,10 @@ void Strategy::Impl::drop() {
 
 void Strategy::Impl::give_up(const std::exception_ptr& error) {
   engine.fail();
-  const std::array<comm::Communicator*, 8> groups = {env.world,    grid.layer,   grid.expert,
-                                                     grid.context, grid.tensor,  grid.cut,
-                                                     &grid.data(), grid.pipeline};
-  const std::set<comm::Communicator*> distinct(groups.begin(), groups.end());
-  parallel::give_up(*env.world, std::vector(distinct.begin(), distinct.end()), error);
-}
-
-bool Strategy::Impl::has_whole_weights() const {
-  return !plan.shards_weights && grid.pipeline == nullptr && grid.layer == nullptr;
+  parallel::give_up(*env.world,
+                    {env.world, grid.layer, grid.expert, grid.context, grid.tensor, grid.cut,
+                     &grid.data(), grid.pipeline},
+                    error);
 }
 
 std::shared_ptr<void> Strategy::Impl::common_weights() {
@@ -447,7 +432,10 @@ std::int64_t Strategy::offloaded_bytes() const {
          static_cast<std::int64_t>(impl_->optimizer->bytes_on_host()) +
          impl_->parts.offloaded_activation_bytes();
 }
-bool Strategy::has_whole_weights() const { return impl_->has_whole_weights(); }
+bool Strategy::has_whole_weights() const {
+  const parallel::Grid& grid = impl_->grid;
+  return !impl_->plan.shards_weights && grid.pipeline == nullptr && grid.layer == nullptr;
+}
 std::int64_t Strategy::num_parameters() const { return impl_->parts.num_elements(); }
 std::int64_t Strategy::steps_done() const { return impl_->optimizer->step_count(); }
 std::string Strategy::server_figures() {

@@ -42,16 +42,19 @@ struct Strategy::Impl final : parallel::StepTarget {
   void use_average(bool on);
   /// While the result lives, all ranks have the weights of the model that they train together.
   std::shared_ptr<void> common_weights();
-  bool has_whole_weights() const;
   /// Ends the other ranks' waits after an error in the middle of a collective call.
   void give_up(const std::exception_ptr& error);
 
   // StepTarget
   std::string name_of(std::size_t parameter) const override;
   std::vector<double> learning_rates() const override { return {rate}; }
-  void check_first_gradients() override;
+  void check_first_gradients() override {
+    layers.check_gradients(sync.step->owned(), parts, plan.sharded());
+  }
   void gather_statistics(std::uint32_t total) override;
-  void fold_statistics() override;
+  void fold_statistics() override {
+    for (const auto& part : parts.parts()) part->statistics.fold();
+  }
   void update(double scale) override;
   void mixed() override { parts.reload_statistics(); }
   void drop() override;

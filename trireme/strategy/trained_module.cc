@@ -4,10 +4,8 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "trireme/base/error.h"
@@ -172,10 +170,9 @@ void TrainedModule::step_optimizer() {
   try {
     optimizer_.step();
   } catch (...) {
-    const std::array<comm::Communicator*, 4> groups = {
-        env_.world, groups_.exchange.get(), groups_.gather.get(), groups_.replicas.get()};
-    const std::set<comm::Communicator*> distinct(groups.begin(), groups.end());
-    give_up(*env_.world, std::vector(distinct.begin(), distinct.end()), std::current_exception());
+    give_up(*env_.world,
+            {env_.world, groups_.exchange.get(), groups_.gather.get(), groups_.replicas.get()},
+            std::current_exception());
     throw;
   }
 }
@@ -189,22 +186,6 @@ std::vector<double> TrainedModule::rates() const {
 void TrainedModule::set_rates(const std::vector<double>& rates) {
   for (std::size_t i = 0; i < rates.size(); ++i)
     optimizer_.param_groups()[i].options().set_lr(rates[i]);
-}
-
-void TrainedModule::start() {
-  if (remote_) remote_->start();
-}
-
-void TrainedModule::settle() {
-  if (remote_) remote_->settle();
-}
-
-void TrainedModule::watch() {
-  if (shards_) shards_->watch();
-}
-
-void TrainedModule::refuse_direct_call() const {
-  if (shards_) shards_->refuse_direct_call(sync_name_, env_.world->rank(), env_.host);
 }
 
 // Without the servers' state.

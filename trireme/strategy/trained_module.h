@@ -47,14 +47,22 @@ class TrainedModule {
   bool has_rows() const noexcept { return !embeddings_.empty(); }
 
   /// With servers: takes their weights before the first forward pass. No effect afterwards.
-  void start();
+  void start() {
+    if (remote_) remote_->start();
+  }
   /// As optim::Optimizer::settle(). state() and weights_hash() call it.
-  void settle();
+  void settle() {
+    if (remote_) remote_->settle();
+  }
   /// Multiplies the summed gradients by `scale` and lets the optimizer update what this rank owns.
   void update(double scale);
   /// From now on notices if the user calls step() of the optimizer, which is then refused.
-  void watch();
-  void refuse_direct_call() const;
+  void watch() {
+    if (shards_) shards_->watch();
+  }
+  void refuse_direct_call() const {
+    if (shards_) shards_->refuse_direct_call(sync_name_, env_.world->rank(), env_.host);
+  }
 
   /// Parameters, buffers and the optimizer's state. They share memory with the module.
   std::vector<NamedShard> state();

@@ -7,9 +7,7 @@
 #include <cmath>
 #include <map>
 #include <type_traits>
-#include <vector>
 
-#include "trireme/base/error.h"
 #include "trireme/base/shortened.h"
 #include "trireme/base/words.h"
 #include "trireme/sync/parameter_sync.h"
@@ -130,7 +128,7 @@ void leave(comm::Communicator& world) noexcept {
 
 // Ranks that map each other's memory read there that this rank gave up, and why. Other ranks learn
 // that, and the exit code, from this rank's last call.
-void give_up(comm::Communicator& world, std::span<comm::Communicator* const> groups,
+void give_up(comm::Communicator& world, const std::set<comm::Communicator*>& groups,
              const std::exception_ptr& error) noexcept {
   if (world.size() == 1 || world.failure()) return;  // there are no others, or they know
   const auto code = static_cast<ExitCode>(describe(error).exit_code);

@@ -12,7 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,7 +39,7 @@ void leave(comm::Communicator& world) noexcept;
 
 /// For a rank that fails with `error` inside a call that the other ranks of `groups` make, too:
 /// ends their waits. Breaks all communicators of the job. Never throws.
-void give_up(comm::Communicator& world, std::span<comm::Communicator* const> groups,
+void give_up(comm::Communicator& world, const std::set<comm::Communicator*>& groups,
              const std::exception_ptr& error) noexcept;
 
 /// A rank's time for its part of a step, without its waits for other ranks.

@@ -97,8 +97,6 @@ BatchStatistics::~BatchStatistics() {
   for (const auto& norm : norms_) norm->set_momentum(norm->momentum);
 }
 
-bool BatchStatistics::empty() const noexcept { return norms_.empty(); }
-
 bool BatchStatistics::covers(const at::Tensor& buffer) const {
   for (const auto& norm : norms_)
     if (buffer.is_same(norm->mean) || buffer.is_same(norm->variance) || buffer.is_same(norm->count))
@@ -137,14 +135,6 @@ std::vector<double> BatchStatistics::take() {
     if (ran) norm->restore();
   }
   return pairs;
-}
-
-void BatchStatistics::hold() {
-  if (!norms_.empty()) held_ = take();
-}
-
-void BatchStatistics::capture(const std::vector<double>& pairs) {
-  captured_.insert(captured_.end(), pairs.begin(), pairs.end());
 }
 
 void BatchStatistics::gather(comm::Communicator& world, const kernel::Assignment& assignment,

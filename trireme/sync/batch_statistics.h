@@ -36,16 +36,20 @@ class BatchStatistics {
 
   /// Whether `module` is, or contains, a batch norm with running statistics.
   static bool any_in(const std::shared_ptr<torch::nn::Module>& module);
-  bool empty() const noexcept;
+  bool empty() const noexcept { return norms_.empty(); }
   /// Whether `buffer` belongs to one of these batch norms.
   bool covers(const at::Tensor& buffer) const;
   /// After a forward pass: returns the micro-batch's pairs and restores the running values.
   std::vector<double> take();
   /// Restores the running values after forward passes that may belong to no micro-batch. If no
   /// others follow, the next take() returns their pairs.
-  void hold();
+  void hold() {
+    if (!norms_.empty()) held_ = take();
+  }
   /// Adds the pairs of this rank's next micro-batch, taken from this copy of the model or another.
-  void capture(const std::vector<double>& pairs);
+  void capture(const std::vector<double>& pairs) {
+    captured_.insert(captured_.end(), pairs.begin(), pairs.end());
+  }
   void capture() { capture(take()); }
   /// After the vote: every rank gets the pairs of the whole batch. Collective. Strategies in which
   /// each rank trains its own copy leave it out.

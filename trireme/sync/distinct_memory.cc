@@ -1,8 +1,7 @@
 #include "trireme/sync/distinct_memory.h"
 
 #include <ATen/Functions.h>
-
-#include <algorithm>
+#include <ATen/TensorOperators.h>
 
 #include "trireme/base/error.h"
 
@@ -22,32 +21,15 @@ at::Tensor DistinctMemory::Extent::elements() const {
   return places.flatten();
 }
 
-// Whether the elements fill [begin(), end()) without gaps and without sharing memory.
-bool DistinctMemory::Extent::contiguous() const {
-  std::int64_t count = width;
-  for (const std::int64_t size : sizes) count *= size;
-  if (count != end() - begin()) return false;
-  std::vector<std::pair<std::int64_t, std::int64_t>> dims;  // stride, size
-  for (std::size_t dim = 0; dim < sizes.size(); ++dim)
-    if (sizes[dim] > 1) dims.emplace_back(strides[dim], sizes[dim]);
-  std::sort(dims.begin(), dims.end());
-  std::int64_t next = 1;
-  for (const auto& [stride, size] : dims) {
-    if (stride != next) return false;
-    next *= size;
-  }
-  return true;
-}
-
 bool DistinctMemory::share(const Extent& a, const Extent& b) {
   if (a.begin() >= b.end() || b.begin() >= a.end()) return false;
   // Strided tensors may interleave without sharing elements: columns of one matrix.
-  if ((a.contiguous() && b.contiguous()) || a.width != b.width) return true;
+  if ((a.dense && b.dense) || a.width != b.width) return true;
   return at::isin(a.elements(), b.elements()).any().item<bool>();
 }
 
 void DistinctMemory::refuse_own(const Extent& extent) {
-  if (extent.contiguous()) return;
+  if (extent.dense) return;
   const at::Tensor places = extent.elements();
   if (std::get<0>(at::_unique(places)).numel() == places.numel()) return;
   throw ConfigError("elements of parameter " + extent.name +
@@ -70,6 +52,7 @@ void DistinctMemory::add(const std::string& name, const at::Tensor& tensor, bool
   if (!tensor.defined() || !tensor.has_storage() || tensor.numel() == 0) return;
   const Extent extent{.name = name,
                       .trained = trained,
+                      .dense = tensor.is_non_overlapping_and_dense(),
                       .offset = tensor.storage_offset(),
                       .width = static_cast<std::int64_t>(tensor.element_size()),
                       .sizes = tensor.sizes().vec(),

@@ -30,12 +30,12 @@ class DistinctMemory {
   struct Extent {
     std::string name;
     bool trained = false;
+    bool dense = false;  // fills its memory without gaps, and no two elements share memory
     std::int64_t offset = 0, width = 0;  // in elements; bytes per element
     std::vector<std::int64_t> sizes, strides;
     std::int64_t begin() const { return offset * width; }
     std::int64_t end() const;
     at::Tensor elements() const;  // indices into the storage, in elements
-    bool contiguous() const;
   };
   static bool share(const Extent& a, const Extent& b);
   static void refuse_own(const Extent& extent);

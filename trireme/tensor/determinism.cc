@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <string>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"

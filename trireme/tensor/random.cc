@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include <array>
 #include <cmath>

@@ -24,28 +24,24 @@ constexpr std::uint64_t num_blocks(const MaskArguments<T>& mask) {
   return mask.count == 0 ? 0 : (mask.first + mask.count + 3) / 4 - mask.first / 4;
 }
 
-/// Block `index` of num_blocks().
 template <class T>
-TRIREME_GPU_CALL void mask_block(const MaskArguments<T>& mask, std::uint64_t index) {
+TRIREME_GPU_CALL void mask_share(const MaskArguments<T>& mask, std::uint64_t thread,
+                                 std::uint64_t num_threads) {
+  using C = Codec<T>;
   const std::uint64_t stream = mask.stream_words == nullptr
                                    ? mask.stream
                                    : static_cast<std::uint64_t>(mask.stream_words[1]) << 32 |
                                          static_cast<std::uint64_t>(mask.stream_words[0]);
-  const std::uint64_t block = mask.first / 4 + index;
-  const PhiloxBlock words = philox(mask.seed, stream, block);
-  using C = Codec<T>;
-  for (std::uint64_t i = 0; i < 4; ++i) {
-    const std::uint64_t element = block * 4 + i;
-    if (element < mask.first || element >= mask.first + mask.count) continue;
-    mask.out[element - mask.first] =
-        C::encode(static_cast<typename C::Math>(words[i] >> 8 < mask.below ? 0 : mask.kept));
+  for (std::uint64_t index = thread; index < num_blocks(mask); index += num_threads) {
+    const std::uint64_t block = mask.first / 4 + index;
+    const PhiloxBlock words = philox(mask.seed, stream, block);
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      const std::uint64_t element = block * 4 + i;
+      if (element < mask.first || element >= mask.first + mask.count) continue;
+      mask.out[element - mask.first] =
+          C::encode(static_cast<typename C::Math>(words[i] >> 8 < mask.below ? 0 : mask.kept));
+    }
   }
-}
-
-template <class T>
-TRIREME_GPU_CALL void mask_share(const MaskArguments<T>& mask, std::uint64_t thread,
-                                 std::uint64_t num_threads) {
-  for (std::uint64_t i = thread; i < num_blocks(mask); i += num_threads) mask_block(mask, i);
 }
 
 }  // namespace cuda

@@ -46,17 +46,13 @@ TRIREME_GPU_CALL Math combine_two(Math a, Math b) {
   }
 }
 
-template <class Math>
-TRIREME_GPU_CALL Math divide_by(Math value, double by) {
-  return static_cast<Math>(value / static_cast<Math>(by));
-}
-
 /// Computes element i of the result. 16-bit floats are accumulated in fp32 and rounded once; a
 /// division rounds again, as in fold().
 template <FoldOp kOp, class T>
 TRIREME_GPU_CALL void fold_element(const FoldArguments& arguments, std::uint64_t i) {
   using C = Codec<T>;
-  typename C::Math open[kMostOpen];
+  using Math = typename C::Math;
+  Math open[kMostOpen];
   int top = 0;
   for (std::uint32_t k = 0; k < arguments.num_operands; ++k) {
     open[top++] = C::decode(static_cast<const T*>(arguments.in[k])[i]);
@@ -66,7 +62,8 @@ TRIREME_GPU_CALL void fold_element(const FoldArguments& arguments, std::uint64_t
     }
   }
   T result = C::encode(open[0]);
-  if (arguments.by != 0) result = C::encode(divide_by(C::decode(result), arguments.by));
+  if (arguments.by != 0)
+    result = C::encode(static_cast<Math>(C::decode(result) / static_cast<Math>(arguments.by)));
   static_cast<T*>(arguments.out)[i] = result;
 }
 

@@ -73,8 +73,6 @@ void Follower::greet() {
   listen();
 }
 
-void Follower::listen() { received_ = channel_->receive(frame_); }
-
 void Follower::take(const Log& log, Service& service) {
   received_.wait();
   const Heard heard = heard_from(frame_.head());

@@ -87,7 +87,7 @@ class Follower {
   void catch_up(Position from, const Log& log, Service& service);
   void send_snapshot(Service& service);
   void put(const Relay& relay, LogEntry entry, std::vector<std::byte> own);
-  void listen();
+  void listen() { received_ = channel_->receive(frame_); }
   void drop_sent();
   void lose();
 

@@ -99,8 +99,6 @@ std::vector<NamedShard> RowStore::shards_of(std::vector<SavedTable> tables, bool
   return shards;
 }
 
-std::vector<NamedShard> RowStore::weights() { return shards_of(read(), false); }
-
 std::vector<NamedShard> RowStore::state() {
   if (options_.saves) return shards_of(read(), true);
   return options_.loads ? shards_of(empty_tables(), true) : std::vector<NamedShard>();

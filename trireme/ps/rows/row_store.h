@@ -28,7 +28,7 @@ class RowStore : public models::RowSource {
   const std::vector<ServedTable>& tables() const noexcept { return tables_; }
   /// For every table the ids ("NAME.ids") and the weights ("NAME.rows") of the rows that have been
   /// updated, by ascending id; each rank gets all.
-  std::vector<NamedShard> weights();
+  std::vector<NamedShard> weights() { return shards_of(read(), false); }
   /// The same and the optimizer's state, as a checkpoint has them; none on a rank whose checkpoints
   /// have no rows. Loading into them sets loaded().
   std::vector<NamedShard> state();

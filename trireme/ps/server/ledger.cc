@@ -49,8 +49,4 @@ void Ledger::late(int number, std::int64_t round) {
   ++worker.late;
 }
 
-bool Ledger::may_go_on(int worker) const {
-  return bound_ < 0 || workers_.at(worker).clock - slowest_ <= bound_;
-}
-
 }  // namespace trireme::inline v0::ps

@@ -41,7 +41,9 @@ class Ledger {
   /// This synchronous round was complete without the worker's gradient. Repetitions do not count.
   void late(int worker, std::int64_t round);
   /// Whether the worker may begin its next step.
-  bool may_go_on(int worker) const;
+  bool may_go_on(int worker) const {
+    return bound_ < 0 || workers_.at(worker).clock - slowest_ <= bound_;
+  }
 
   /// Takes over the content of another ledger with the same bound.
   void restore(std::map<int, Worker> workers, std::map<std::int64_t, std::int64_t> histogram) {

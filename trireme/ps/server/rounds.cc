@@ -96,10 +96,6 @@ Rounds::Commit Rounds::commit(std::int64_t round) {
   return std::exchange(committed_, true) ? Commit::Again : Commit::First;
 }
 
-void Rounds::lost(int client) {
-  std::erase_if(parts_, [&](const auto& one) { return one.second.client == client; });
-}
-
 std::map<int, int> Rounds::clients() const {
   std::map<int, int> all;
   for (const auto& [worker, part] : parts_) all.emplace(worker, part.client);

@@ -58,7 +58,9 @@ class Rounds {
 
   void arrive(int worker) { done_.erase(worker); }
   void leave(int worker) { done_.insert(worker); }
-  void lost(int client);
+  void lost(int client) {
+    std::erase_if(parts_, [&](const auto& one) { return one.second.client == client; });
+  }
   /// By worker: whose terms are in the round that is collected.
   std::map<int, int> clients() const;
   /// For other workers: nothing of the old ones is kept.

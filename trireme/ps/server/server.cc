@@ -254,15 +254,12 @@ void ParameterServer::take_request(int client, Connection& connection) {
   connection.request = std::move(request);
   connection.serving = true;
   const auto found = places_.find(connection.request.shard);
-  if (found == places_.end() || !found->second->primary) return refuse_elsewhere(connection);
+  if (found == places_.end() || !found->second->primary) {
+    connection.payload = {};  // the worker then looks for the primary again
+    return send(connection, to_text(Reply{.ask = connection.request.ask, .elsewhere = true}));
+  }
   connection.shard = connection.request.shard;
   found->second->primary->submit(client, connection.request, memory, connections_.at(client));
-}
-
-// The worker then looks for the primary again.
-void ParameterServer::refuse_elsewhere(Connection& connection) {
-  connection.payload = {};
-  send(connection, to_text(Reply{.ask = connection.request.ask, .elsewhere = true}));
 }
 
 void ParameterServer::take_relay(int client, Connection& connection) {

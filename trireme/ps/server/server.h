@@ -64,7 +64,6 @@ class ParameterServer {
   std::span<std::byte> room(int shard, int client, std::size_t bytes);
   std::span<std::byte> shared(int shard, int client, std::size_t bytes);
   bool reads(int shard, int client);
-  void refuse_elsewhere(Connection& connection);
   void send_settled();
 
   const std::shared_ptr<Waiter> waiter_;

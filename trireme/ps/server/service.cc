@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/check.h"
-#include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/ps/rows/row_message.h"
 

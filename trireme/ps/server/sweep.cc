@@ -20,8 +20,6 @@ Sweep::Sweep(const std::vector<std::size_t>& sizes, Spread spread, std::size_t s
   }
 }
 
-void Sweep::begin(Update update) { updates_.push_back({std::move(update), stretches_.size()}); }
-
 void Sweep::advance() {
   for (const Piece& piece : stretches_[at_])
     spread_(piece.end - piece.begin, [&](std::size_t begin, std::size_t end) {

@@ -32,7 +32,7 @@ class Sweep {
   Sweep(const std::vector<std::size_t>& sizes, Spread spread, std::size_t stretch = kStretch);
 
   /// Updates have the numbers 1, 2, 3, ...
-  void begin(Update update);
+  void begin(Update update) { updates_.push_back({std::move(update), stretches_.size()}); }
   /// The number of the last update that has begun.
   std::uint64_t begun() const noexcept { return completed_ + updates_.size(); }
   /// The number of the last update that is complete. They are complete in their order.

@@ -1,7 +1,5 @@
 #include "trireme/ps/worker/client.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -76,10 +74,6 @@ std::span<std::byte> ParameterClient::gradient(int server, std::size_t terms) {
   return link(server).outgoing(router_.counts(server).empty()
                                    ? terms * bytes
                                    : rows_offset(terms * bytes) + router_.bytes(server));
-}
-
-std::span<const std::byte> ParameterClient::weights(int server) const {
-  return at(server).link->received();
 }
 
 // All servers work at the same time.

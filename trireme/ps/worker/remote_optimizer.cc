@@ -2,6 +2,7 @@
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/accumulate.h>
 
 #include <cstring>
 #include <map>
@@ -169,7 +170,10 @@ void RemoteOptimizer::apply(double learning_rate, double scale) {
     client_->commit(learning_rate, scale);
   } else if (scaled) {
     fill_gradients(scale);
-    push_round(learning_rate);
+    // Updates by the mean of the gradients that come in time.
+    client_->update({{static_cast<std::uint32_t>(servers_.worker), 1}},
+                    static_cast<std::uint32_t>(servers_.workers), learning_rate,
+                    1.0 / (servers_.workers - options_.backup));
   } else {
     fill_gradients(1);
     // A worker's gradient, of its part of the batch, makes that part of a step. StepEngine has
@@ -184,14 +188,6 @@ void RemoteOptimizer::settle() {
   if (!std::exchange(predicted_, false)) return;
   client_->pull();
   take_weights();
-}
-
-// Updates by the mean of the gradients that come in time.
-void RemoteOptimizer::push_round(double learning_rate) {
-  const auto worker = static_cast<std::uint32_t>(servers_.worker);
-  const auto workers = static_cast<std::uint32_t>(servers_.workers);
-  client_->update({{worker, 1}}, workers, learning_rate,
-                  1.0 / (servers_.workers - options_.backup));
 }
 
 void RemoteOptimizer::fill_gradients(double scale) {
@@ -214,8 +210,7 @@ std::vector<NamedShard> RemoteOptimizer::state() {
     Saved saved = client_->read(server);
     std::size_t at = client_->model().bytes(server);
     for (const SavedText::Array& array : SavedText::from_text(saved.text).arrays) {
-      std::int64_t count = 1;
-      for (const std::int64_t size : array.shape) count *= size;
+      const std::int64_t count = c10::multiply_integers(array.shape);
       auto [found, is_new] = whole.try_emplace(array.name);
       if (is_new)
         found->second = {.name = array.name,

@@ -83,7 +83,6 @@ class RemoteOptimizer final : public optim::Optimizer {
     return options_.staleness == 0 ? 1 : servers_.workers;
   }
   void fill_gradients(double scale);
-  void push_round(double learning_rate);
   void give_weights();
   void take_weights();
   void forget_loaded();

@@ -7,22 +7,11 @@
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::ps {
-namespace {
-
-std::vector<std::vector<parallel::Piece>> all_pieces(const std::vector<optim::OwnedSlice>& slices) {
-  std::vector<std::vector<parallel::Piece>> pieces(1);
-  for (const optim::OwnedSlice& slice : slices)
-    pieces[0].push_back({slice.parameter, slice.begin, slice.end});
-  return pieces;
-}
-
-}  // namespace
 
 ServerSync::ServerSync(const parallel::SyncSetup& setup, RemoteOptimizer& optimizer)
     : BucketedSync({.uses = setup.store.uses(),
                     .parameter_of = setup.store.parameter_of(),
                     .slices = setup.store.slices(),
-                    .pieces = all_pieces(setup.store.slices()),
                     .bucket_bytes = setup.options.bucket_bytes,
                     .allocate = [world = &setup.data, device = setup.store.device()](
                                     std::size_t bytes) { return world->allocate(bytes, device); },
@@ -39,10 +28,6 @@ ServerSync::ServerSync(const parallel::SyncSetup& setup, RemoteOptimizer& optimi
     used[parameter] = true;
   }
   optimizer_.set_more_uses(std::move(more));
-}
-
-void ServerSync::reserve(std::uint32_t total) {
-  sums_.reserve(parallel::slots_needed(total, workers_.size()));
 }
 
 void ServerSync::begin(std::uint32_t total, std::span<const parallel::Use>) {
@@ -119,10 +104,6 @@ std::optional<parallel::Refusal> ServerSync::refusal() const {
   const RowGradients* rows = optimizer_.row_gradients();
   if (rows == nullptr || !rows->refusal()) return {};
   return parallel::Refusal{.reason = *rows->refusal()};
-}
-
-void ServerSync::drop() {
-  if (RowGradients* rows = optimizer_.row_gradients()) rows->begin();
 }
 
 std::vector<double> ServerSync::chunk_squares() {

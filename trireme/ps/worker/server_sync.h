@@ -22,7 +22,9 @@ class ServerSync final : public parallel::BucketedSync {
   /// `optimizer` outlives it, and is attached to owned() before the first step.
   ServerSync(const parallel::SyncSetup& setup, RemoteOptimizer& optimizer);
 
-  void reserve(std::uint32_t total) override;
+  void reserve(std::uint32_t total) override {
+    sums_.reserve(parallel::slots_needed(total, workers_.size()));
+  }
   void begin(std::uint32_t total, std::span<const parallel::Use> order) override;
   parallel::Pin acquire(parallel::Use) override { return {}; }
   void end_micro() override;
@@ -33,7 +35,9 @@ class ServerSync final : public parallel::BucketedSync {
   std::vector<double> chunk_squares() override;
   /// The number of parameters, if only the sum of a row is not finite.
   std::int64_t first_overflow() override;
-  void drop() override;
+  void drop() override {
+    if (RowGradients* rows = optimizer_.row_gradients()) rows->begin();
+  }
   Work publish() override { return {}; }  // apply() has brought the weights
 
  private:

@@ -87,10 +87,6 @@ bool half_the_bytes_pay(comm::Communicator& world, const std::vector<BucketShape
 
 }  // namespace
 
-void Compressor::after(Work work, std::function<void()> then) {
-  open_.push_back({std::move(work), std::move(then)});
-}
-
 void Compressor::finish() {
   while (!open_.empty()) {
     const std::vector<Open> round = std::exchange(open_, {});

@@ -52,7 +52,9 @@ class Compressor {
  protected:
   /// finish() waits for `work` and calls `then`, in the order of these calls. A `then` that calls
   /// after() starts a second round, which follows the first one of all buckets.
-  void after(Work work, std::function<void()> then);
+  void after(Work work, std::function<void()> then) {
+    open_.push_back({std::move(work), std::move(then)});
+  }
   static std::string label_of(std::size_t bucket) { return "bucket " + std::to_string(bucket); }
 
   comm::Communicator& world_;

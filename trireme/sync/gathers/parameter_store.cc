@@ -201,10 +201,13 @@ void ParameterStore::make_masters() {
         own_piece(static_cast<std::uint32_t>(parameter.unit), parameter.member, piece)
             .view(parameter.compute);
     LocalShard part{.piece = piece};
-    if (options_.precision == "own" || parameter.compute == master_type(parameter.compute)) {
+    const at::ScalarType type = master_type(parameter.compute);
+    if (options_.precision == "own" || parameter.compute == type) {
       part.master = compute;
     } else {
-      part.master = separate_master(compute);
+      part.master = options_.cold_on_host
+                        ? pinned_memory().take(compute.numel(), type).copy_(compute)
+                        : compute.to(type);
       part.compute = compute;
     }
     parts_.push_back(std::move(part));
@@ -212,12 +215,6 @@ void ParameterStore::make_masters() {
   std::stable_sort(parts_.begin(), parts_.end(), [](const LocalShard& a, const LocalShard& b) {
     return a.piece.parameter < b.piece.parameter;
   });
-}
-
-at::Tensor ParameterStore::separate_master(const at::Tensor& compute) {
-  const at::ScalarType type = master_type(compute.scalar_type());
-  if (!options_.cold_on_host) return compute.to(type);
-  return pinned_memory().take(compute.numel(), type).copy_(compute);
 }
 
 std::vector<optim::OwnedSlice> ParameterStore::slices() const {

@@ -131,7 +131,6 @@ class ParameterStore : public UnitMemory {
   void place(std::size_t block, const std::vector<std::pair<std::uint32_t, at::Tensor>>& owned);
   void replicate(std::span<const std::uint32_t> parameters, std::size_t first_buffer) const;
   void make_masters();
-  at::Tensor separate_master(const at::Tensor& compute);
 
   struct LocalShard {
     Piece piece;

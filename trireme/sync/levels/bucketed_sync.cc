@@ -30,6 +30,13 @@ std::vector<LeafSums::Range> ranges_of(const BucketLayout& layout, bool own_part
   return ranges;
 }
 
+std::vector<std::vector<Piece>> of_one_owner(std::span<const optim::OwnedSlice> slices) {
+  std::vector<std::vector<Piece>> pieces(1);
+  for (const optim::OwnedSlice& slice : slices)
+    pieces[0].push_back({slice.parameter, slice.begin, slice.end});
+  return pieces;
+}
+
 // A gradient as kernel::add_leaf reads it: dense, in the sum's type or a shorter one.
 at::Tensor dense(const at::Tensor& gradient, DType sum) {
   at::Tensor result = gradient.layout() == at::kStrided ? gradient : gradient.to_dense();
@@ -47,7 +54,9 @@ BucketedSync::BucketedSync(Setup setup)
       uses_(flat(setup.uses)),
       parameter_of_(flat(setup.parameter_of)),
       first_of_block_{0},
-      layout_(make_bucket_layout(uses_, parameter_of_, setup.pieces, setup.bucket_bytes)),
+      layout_(make_bucket_layout(uses_, parameter_of_,
+                                 setup.pieces.empty() ? of_one_owner(setup.slices) : setup.pieces,
+                                 setup.bucket_bytes)),
       sums_(ranges_of(layout_, setup.sums_own_part, owner_), std::move(setup.allocate)),
       slices_(std::move(setup.slices)),
       before_launch_(std::move(setup.before_launch)) {
@@ -65,10 +74,6 @@ BucketedSync::BucketedSync(Setup setup)
   std::iota(launch_order_.begin(), launch_order_.end(), 0u);
 }
 
-std::byte* BucketedSync::own_sum(const BucketLayout::Place& place) const {
-  return sums_.at(0, place.bucket, layout_.part(place).offset);
-}
-
 void BucketedSync::begin_step(std::uint32_t total) {
   total_ = total;
   leaves_ = leaves_of(assignment_, total, rank_);
@@ -79,10 +84,6 @@ void BucketedSync::begin_step(std::uint32_t total) {
   unread_.clear();
   arrival_.clear();
   next_ = 0;
-}
-
-void BucketedSync::announce() {
-  if (!std::exchange(announced_, true) && before_launch_) works_.push_back(before_launch_());
 }
 
 void BucketedSync::begin_round(bool present) {
@@ -174,10 +175,6 @@ void BucketedSync::close_from(std::uint32_t block) {
 void BucketedSync::launch_ready() {
   while (launches() && next_ < launch_order_.size() && filled(launch_order_[next_]))
     launch(launch_order_[next_++]);
-}
-
-void BucketedSync::launch_rest() {
-  while (next_ < launch_order_.size()) launch(launch_order_[next_++]);
 }
 
 void BucketedSync::refuse_not_finite(std::uint32_t use, std::uint32_t microbatch) const {

@@ -35,7 +35,7 @@ class BucketedSync : public ParameterSync {
     std::vector<std::vector<Accumulated>> uses;            // by block
     std::vector<std::vector<std::uint32_t>> parameter_of;  // of each use
     std::vector<optim::OwnedSlice> slices;                 // what this rank updates
-    std::vector<std::vector<Piece>> pieces;                // what each owner has
+    std::vector<std::vector<Piece>> pieces = {};           // of each owner; empty: one has `slices`
     int owner = 0;                                         // this rank
     bool sums_own_part = false;  // sums are kept of this owner's part of buckets, not of all
     std::int64_t bucket_bytes = 4 << 20;
@@ -51,12 +51,16 @@ class BucketedSync : public ParameterSync {
   void begin_step(std::uint32_t total);
   void begin_round(bool present);
   /// Calls before_launch, once per step.
-  void announce();
+  void announce() {
+    if (!std::exchange(announced_, true) && before_launch_) works_.push_back(before_launch_());
+  }
   /// No more gradients will come for blocks from `block` on: uses without one get a zero leaf.
   void close_from(std::uint32_t block);
   /// Launches the buckets whose leaves have all arrived, as far as launch_order_ allows.
   void launch_ready();
-  void launch_rest();
+  void launch_rest() {
+    while (next_ < launch_order_.size()) launch(launch_order_[next_++]);
+  }
   bool last_round() const { return round_ + 1 == rounds_; }
   /// Adds a part of this micro-batch's leaf; a null `gradient` is zero.
   virtual tensor::Finite add_leaf(const BucketLayout::Place& place, const void* gradient,
@@ -96,7 +100,9 @@ class BucketedSync : public ParameterSync {
   void refuse(const std::string& reason, int exit_code = Refusal::kNotFinite) const;
   void refuse_not_finite(std::uint32_t use, std::uint32_t microbatch) const;
   void read_checks() const;
-  std::byte* own_sum(const BucketLayout::Place& place) const;
+  std::byte* own_sum(const BucketLayout::Place& place) const {
+    return sums_.at(0, place.bucket, layout_.part(place).offset);
+  }
 
   const std::function<Work()> before_launch_;
   std::vector<bool> seen_;            // per use, in this round

@@ -12,14 +12,6 @@
 namespace trireme::inline v0::parallel {
 namespace {
 
-// One owner has every parameter.
-std::vector<std::vector<Piece>> all_pieces(std::span<const optim::OwnedSlice> slices) {
-  std::vector<std::vector<Piece>> pieces(1);
-  for (const optim::OwnedSlice& slice : slices)
-    pieces[0].push_back({slice.parameter, slice.begin, slice.end});
-  return pieces;
-}
-
 Device device_of(std::span<const optim::OwnedSlice> slices) {
   return slices.empty() ? Device() : slices.front().device;
 }
@@ -43,7 +35,6 @@ PlainSync::PlainSync(comm::Communicator& world, std::vector<std::vector<Accumula
     : BucketedSync({.uses = std::move(uses),
                     .parameter_of = std::move(parameter_of),
                     .slices = slices,
-                    .pieces = all_pieces(slices),
                     .bucket_bytes = options.bucket_bytes,
                     .allocate = [&world, device = device_of(slices)](
                                     std::size_t bytes) { return world.allocate(bytes, device); },

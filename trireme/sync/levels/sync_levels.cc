@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "trireme/base/error.h"
-#include "trireme/base/joined.h"
+#include "trireme/base/transports.h"
 #include "trireme/sync/levels/level.h"
 #include "trireme/sync/levels/plain_sync.h"
 
@@ -58,12 +58,6 @@ bool has(std::string_view name, bool Level::*trait) {
   return found != nullptr && found->*trait;
 }
 
-// "plain, zero1 ... or gossip"
-std::string all_names() {
-  const std::span<const Level> all = levels();
-  return joined(all.first(all.size() - 1), &Level::name) + " or " + std::string(all.back().name);
-}
-
 }  // namespace
 
 std::vector<std::string> sync_names() {
@@ -82,7 +76,7 @@ SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size)
   const Level* found = find_level(sync);
   if (found == nullptr)
     refuse_sync("parallel.sync = \"" + sync + "\" is no way to synchronise",
-                "Use " + all_names() + ".");
+                "Use " + one_of(sync_names()) + ".");
   if ((found->local || found->served) && shard > 1)
     refuse_sync("parallel.shard = " + std::to_string(shard) +
                     " cannot be combined with parallel.sync = \"" + sync +

@@ -3,26 +3,18 @@
 // only the blocks on and below the diagonal of the T x T scores. Short sequences keep their
 // probabilities for backward. Long ones (T > kKeptProbabilities), and all under a
 // ProbabilitiesScope that says so, recompute them block by block.
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "trireme/kernel/elementwise.h"
+#include "trireme/tensor/functions/autograd.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/functions/implementations.h"
-#include "trireme/tensor/functions/second_derivative.h"
-#include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/products/gemm.h"
 
 namespace trireme::inline v0::tensor {
 namespace {
-
-using kernel::Stat;
-using torch::autograd::AutogradContext;
-using torch::autograd::Variable;
-using torch::autograd::variable_list;
 
 struct Shape {
   std::int64_t batch, length, width, heads;
@@ -218,7 +210,8 @@ thread_local bool keeps_probabilities = true;
 
 ProbabilitiesScope::ProbabilitiesScope(bool keep) : ScopedValue(keeps_probabilities, keep) {}
 
-at::Tensor kernels::attention(const at::Tensor& qkv, std::int64_t heads, bool causal) {
+at::Tensor attention(const at::Tensor& qkv, std::int64_t heads, bool causal) {
+  if (!by_kernels(qkv)) return libtorch::attention(qkv, heads, causal);
   const bool training = at::GradMode::is_enabled() && qkv.requires_grad();
   return AttentionFunction::apply(qkv, heads, causal, training && keeps_probabilities);
 }

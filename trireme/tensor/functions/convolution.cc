@@ -1,18 +1,14 @@
 // Convolutions: LibTorch's, in fp32 where LibTorch has no fast loop for 16-bit operands.
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/convolution_backward.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/tensor/flat_math.h"
+#include "trireme/tensor/functions/autograd.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/products/kernel_table.h"
 
 namespace trireme::inline v0::tensor {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::Variable;
-using torch::autograd::variable_list;
 
 // As in linear layers (gemm.h). Devices multiply 16-bit operands themselves.
 bool in_fp32(const at::Tensor& x) {

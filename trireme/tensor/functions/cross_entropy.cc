@@ -1,20 +1,13 @@
 // Token cross-entropy on the CPU.
 #include <ATen/ops/full.h>
 #include <c10/util/StringUtil.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/base/error.h"
+#include "trireme/tensor/functions/autograd.h"
 #include "trireme/tensor/functions/implementations.h"
-#include "trireme/tensor/functions/second_derivative.h"
-#include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {
 namespace {
-
-using kernel::Stat;
-using torch::autograd::AutogradContext;
-using torch::autograd::Variable;
-using torch::autograd::variable_list;
 
 void check_values(const at::Tensor& logits, const at::Tensor& targets) {
   const auto* target = targets.data_ptr<std::int64_t>();
@@ -73,8 +66,10 @@ void check_targets(const at::Tensor& logits, const at::Tensor& targets) {
       {.operation = "cross_entropy", .advice = "Logits [..., V] need int64 (Long) targets [...]."});
 }
 
-at::Tensor kernels::cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
-  return CrossEntropyFunction::apply(logits, targets);
+at::Tensor cross_entropy_sum(const at::Tensor& logits, const at::Tensor& targets) {
+  if (by_gpu_kernels(logits)) return gpu::cross_entropy_sum(logits, targets);
+  return by_kernels(logits) ? CrossEntropyFunction::apply(logits, targets)
+                            : libtorch::cross_entropy_sum(logits, targets);
 }
 
 }  // namespace trireme::inline v0::tensor

@@ -1,23 +1,15 @@
 // Token and position embedding in one pass; its backward adds rows in position order.
-#include <torch/csrc/autograd/custom_function.h>
-
 #include <cstring>
 #include <string>
 
 #include "trireme/base/error.h"
 #include "trireme/kernel/elementwise.h"
+#include "trireme/tensor/functions/autograd.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/functions/implementations.h"
-#include "trireme/tensor/functions/second_derivative.h"
-#include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {
 namespace {
-
-using kernel::Stat;
-using torch::autograd::AutogradContext;
-using torch::autograd::Variable;
-using torch::autograd::variable_list;
 
 // Writes a row of T to `out` in fp32 or fp64.
 template <class T>
@@ -113,12 +105,10 @@ void check_tokens(const at::Tensor& tokens, const at::Tensor& position) {
            "Raise model.block.");
 }
 
-namespace kernels {
-
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& table,
                      const at::Tensor& position) {
-  return EmbeddingFunction::apply(tokens, table, maybe(position));
+  return by_kernels(table) ? EmbeddingFunction::apply(tokens, table, maybe(position))
+                           : libtorch::embedding(tokens, table, position);
 }
 
-}  // namespace kernels
 }  // namespace trireme::inline v0::tensor

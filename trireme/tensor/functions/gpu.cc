@@ -1,20 +1,14 @@
 // The loss on NVIDIA's GPUs in types of at most 32 bits (kernel/cuda/cross_entropy.h).
 #include <ATen/ops/sum.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/kernel/cuda/cross_entropy.h"
 #include "trireme/tensor/devices/gpu_kernels.h"
+#include "trireme/tensor/functions/autograd.h"
 #include "trireme/tensor/functions/implementations.h"
-#include "trireme/tensor/functions/second_derivative.h"
-#include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {
 namespace gpu {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::Variable;
-using torch::autograd::variable_list;
 
 template <class Body>
 void for_narrow_type(at::ScalarType type, Body body) {

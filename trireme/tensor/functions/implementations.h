@@ -1,5 +1,5 @@
-// The implementations of functions.h and of PartialAttention: Trireme's kernels on the CPU,
-// LibTorch's operations on every device, and for some functions Trireme's kernels on NVIDIA's GPUs.
+// The choice of an implementation for functions.h and PartialAttention: Trireme's kernels on the
+// CPU, for some functions Trireme's kernels on NVIDIA's GPUs, else LibTorch's operations.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,23 +34,10 @@ void check_targets(const at::Tensor& logits, const at::Tensor& targets);
 /// (may be undefined) has rows.
 void check_tokens(const at::Tensor& tokens, const at::Tensor& position);
 
-/// Whether kernels:: computes on the device of `tensor`, not libtorch:: (implementation_of()).
+/// Whether Trireme's kernels for the CPU compute on the device of `tensor` (implementation_of()).
 bool by_kernels(const at::Tensor& tensor);
-
-// For the CPU. The norms are also for devices that have GpuKernels.
-namespace kernels {
-decltype(tensor::linear) linear, linear_gelu;
-decltype(tensor::gelu_tanh) gelu_tanh;
-decltype(tensor::gated) gated;
-decltype(tensor::stream_layer_norm) stream_layer_norm;
-decltype(tensor::attention) attention;
-decltype(tensor::embedding) embedding;
-decltype(tensor::add_layer_norm) add_layer_norm;
-decltype(tensor::residual_add) residual_add;
-decltype(tensor::cross_entropy_sum) cross_entropy_sum;
-AttendPart attend_part;
-AttendPartBackward attend_part_backward;
-}  // namespace kernels
+/// Whether GpuKernels compute on the device of `tensor`, for functions that have such kernels.
+bool by_gpu_kernels(const at::Tensor& tensor);
 
 namespace libtorch {
 decltype(tensor::linear) linear, logits, linear_gelu;
@@ -66,7 +53,6 @@ AttendPart attend_part;
 AttendPartBackward attend_part_backward;
 }  // namespace libtorch
 
-// For devices that have GpuKernels; not for fp64.
 namespace gpu {
 decltype(tensor::cross_entropy_sum) cross_entropy_sum;
 }

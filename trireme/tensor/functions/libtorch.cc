@@ -1,5 +1,6 @@
 // The functions by LibTorch's operations (cuBLAS, cuDNN, flash attention on CUDA).
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 #include <algorithm>
 #include <cmath>

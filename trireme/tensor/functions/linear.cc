@@ -2,21 +2,15 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/sum.h>
-#include <torch/csrc/autograd/custom_function.h>
 
+#include "trireme/tensor/functions/autograd.h"
 #include "trireme/tensor/functions/deferred.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/functions/implementations.h"
-#include "trireme/tensor/functions/second_derivative.h"
-#include "trireme/tensor/functions/typed.h"
 #include "trireme/tensor/products/gemm.h"
 
 namespace trireme::inline v0::tensor {
 namespace {
-
-using torch::autograd::AutogradContext;
-using torch::autograd::Variable;
-using torch::autograd::variable_list;
 
 at::Tensor run_gelu(const at::Tensor& x) {
   at::Tensor y = empty(x.sizes(), x.scalar_type());
@@ -143,21 +137,25 @@ at::Tensor run_linear(const at::Tensor& x, const at::Tensor& weight, const at::T
 
 }  // namespace
 
-namespace kernels {
-
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return run_linear(x, weight, bias, false);
+  return by_kernels(x) ? run_linear(x, weight, bias, false) : libtorch::linear(x, weight, bias);
+}
+
+at::Tensor logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  return by_kernels(x) ? run_linear(x, weight, bias, false) : libtorch::logits(x, weight, bias);
 }
 
 at::Tensor linear_gelu(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return run_linear(x, weight, bias, true);
+  return by_kernels(x) ? run_linear(x, weight, bias, true) : libtorch::linear_gelu(x, weight, bias);
 }
 
-at::Tensor gelu_tanh(const at::Tensor& x) { return GeluFunction::apply(x); }
+at::Tensor gelu_tanh(const at::Tensor& x) {
+  return by_kernels(x) ? GeluFunction::apply(x) : libtorch::gelu_tanh(x);
+}
 
 at::Tensor gated(kernel::Gate gate, const at::Tensor& x) {
-  return GatedFunction::apply(x, static_cast<std::int64_t>(gate));
+  return by_kernels(x) ? GatedFunction::apply(x, static_cast<std::int64_t>(gate))
+                       : libtorch::gated(gate, x);
 }
 
-}  // namespace kernels
 }  // namespace trireme::inline v0::tensor

@@ -7,12 +7,14 @@
 
 namespace trireme::inline v0::tensor {
 
+inline thread_local double innermost_loss_gradient = 1;
+
 /// Sets the gradient for this thread's passes while it lives.
 struct LossGradientScope : ScopedValue<double> {
-  explicit LossGradientScope(double gradient);
+  explicit LossGradientScope(double gradient) : ScopedValue(innermost_loss_gradient, gradient) {}
 };
 
 /// The innermost scope's gradient; 1 outside of any scope.
-double loss_gradient() noexcept;
+inline double loss_gradient() noexcept { return innermost_loss_gradient; }
 
 }  // namespace trireme::inline v0::tensor

@@ -1,23 +1,15 @@
 // Layer norm, alone or with the residual addition before it in the same pass, and residual_add.
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include "trireme/kernel/cuda/norm.h"
-
 #include "trireme/tensor/devices/gpu_kernels.h"
+#include "trireme/tensor/functions/autograd.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/functions/implementations.h"
-#include "trireme/tensor/functions/second_derivative.h"
-#include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {
 namespace {
-
-using kernel::Stat;
-using torch::autograd::AutogradContext;
-using torch::autograd::Variable;
-using torch::autograd::variable_list;
 
 struct Normed {
   at::Tensor h, y, mean, rstd;
@@ -190,14 +182,22 @@ class AddFunction : public torch::autograd::Function<AddFunction> {
   }
 };
 
+// Whether the kernels of this file compute, on the CPU or on a GPU.
+bool has_kernels(const at::Tensor& stream) { return by_kernels(stream) || by_gpu_kernels(stream); }
+
 }  // namespace
 
-namespace kernels {
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      double epsilon, at::ScalarType out_type) {
+  return stream_layer_norm(x, weight, bias, epsilon, out_type).second;
+}
 
 std::pair<at::Tensor, at::Tensor> stream_layer_norm(const at::Tensor& stream,
                                                     const at::Tensor& weight,
                                                     const at::Tensor& bias, double epsilon,
                                                     at::ScalarType out_type) {
+  if (!has_kernels(stream))
+    return libtorch::stream_layer_norm(stream, weight, bias, epsilon, out_type);
   auto outputs = NormFunction::apply(stream, weight, maybe(bias), epsilon,
                                      static_cast<std::int64_t>(out_type));
   return {outputs[0], outputs[1]};
@@ -206,13 +206,14 @@ std::pair<at::Tensor, at::Tensor> stream_layer_norm(const at::Tensor& stream,
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& stream, const at::Tensor& update,
                                                  const at::Tensor& weight, const at::Tensor& bias,
                                                  double epsilon) {
+  if (!has_kernels(stream)) return libtorch::add_layer_norm(stream, update, weight, bias, epsilon);
   auto outputs = AddNormFunction::apply(stream, update, weight, maybe(bias), epsilon);
   return {outputs[0], outputs[1]};
 }
 
 at::Tensor residual_add(const at::Tensor& stream, const at::Tensor& update) {
-  return AddFunction::apply(stream, update);
+  return by_kernels(stream) ? AddFunction::apply(stream, update)
+                            : libtorch::residual_add(stream, update);
 }
 
-}  // namespace kernels
 }  // namespace trireme::inline v0::tensor

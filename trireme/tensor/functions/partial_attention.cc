@@ -17,8 +17,6 @@
 namespace trireme::inline v0::tensor {
 namespace {
 
-using kernel::Stat;
-
 constexpr std::int64_t kPartialRows = 64, kKeys = 1024;
 static_assert(kKeys % kPartialRows == 0);  // a block of keys starts on the diagonal or left of it
 
@@ -136,10 +134,6 @@ struct HeadBackward {
   }
 };
 
-}  // namespace
-
-namespace kernels {
-
 void attend_part(const AttentionPart& part, const at::Tensor& sums, const at::Tensor& maxima,
                  const at::Tensor& totals) {
   const std::int64_t batch = sums.size(0), length = sums.size(1), depth = sums.size(2) / part.heads;
@@ -193,7 +187,7 @@ void attend_part_backward(const AttentionPart& part, const at::Tensor& gradient,
   });
 }
 
-}  // namespace kernels
+}  // namespace
 
 PartialAttention::PartialAttention(const Columns& query, std::int64_t heads, std::int64_t width)
     : query_(query), heads_(heads), width_(width) {
@@ -209,7 +203,7 @@ PartialAttention::PartialAttention(const Columns& query, std::int64_t heads, std
 void PartialAttention::add(const Columns& key, const Columns& value, const Sight& sight) {
   check_part(query_, key, value, sight);
   const NoAutocast types_as_given;
-  (by_kernels(query_.rows) ? kernels::attend_part : libtorch::attend_part)(
+  (by_kernels(query_.rows) ? attend_part : libtorch::attend_part)(
       {query_, key, value, sight, heads_}, sums_, maxima_, totals_);
 }
 
@@ -242,7 +236,7 @@ void PartialAttentionBackward::add(const Columns& key, const Columns& value, con
   check_part(query_, key, value, sight);
   check_part(query_, key_gradient, value_gradient, sight);
   const NoAutocast types_as_given;
-  (by_kernels(query_.rows) ? kernels::attend_part_backward : libtorch::attend_part_backward)(
+  (by_kernels(query_.rows) ? attend_part_backward : libtorch::attend_part_backward)(
       {query_, key, value, sight, heads_}, gradient_, logsumexp_, dots_, query_gradient_,
       key_gradient, value_gradient);
 }

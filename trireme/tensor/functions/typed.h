@@ -15,6 +15,8 @@
 
 namespace trireme::inline v0::tensor {
 
+using kernel::Stat;
+
 /// Calls body.template operator()<T>() with T = float, double, BFloat16 or Float16.
 template <class Body>
 void for_type(at::ScalarType type, Body body) {
@@ -53,7 +55,7 @@ struct NoAutocast : c10::impl::ExcludeDispatchKeyGuard {
 
 /// Stored in 16 bits, computed in fp32.
 template <class T>
-inline constexpr bool kIsHalf = !std::is_same_v<T, kernel::Stat<T>>;
+inline constexpr bool kIsHalf = !std::is_same_v<T, Stat<T>>;
 inline at::ScalarType stat_type(at::ScalarType type) {
   return type == at::kDouble ? at::kDouble : at::kFloat;
 }

@@ -9,6 +9,7 @@
 #include "trireme/base/config/config.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/joined.h"
 #include "trireme/tensor/products/gemm.h"
 
 namespace trireme::inline v0::tensor {
@@ -18,14 +19,11 @@ namespace {
 std::string_view variable(const char* name, std::initializer_list<std::string_view> known) {
   const char* const value = std::getenv(name);
   if (value == nullptr || *value == '\0') return {};
-  std::string choices;
-  for (const std::string_view one : known) {
-    if (one == value) return one;
-    choices += (choices.empty() ? "" : ", ") + std::string(one);
-  }
-  throw ConfigError(
-      std::string("the environment variable ") + name + " is \"" + value + "\"",
-      {.operation = "kernel table", .advice = "Unset it, or choose one of: " + choices + "."});
+  const auto* const found = std::ranges::find(known, std::string_view(value));
+  if (found != known.end()) return *found;
+  throw ConfigError(std::string("the environment variable ") + name + " is \"" + value + "\"",
+                    {.operation = "kernel table",
+                     .advice = "Unset it, or choose one of: " + joined(known) + "."});
 }
 
 KernelTable& current_table() {

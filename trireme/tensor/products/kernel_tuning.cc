@@ -9,7 +9,6 @@
 #include <span>
 
 #include "trireme/base/waiter/real_waiter.h"
-#include "trireme/tensor/convert.h"
 #include "trireme/tensor/products/gemm.h"
 
 namespace trireme::inline v0::tensor {
