@@ -87,10 +87,12 @@ class DataParallel final : public Saveable, public StepVoter {
  public:
   /// Broadcasts rank 0's parameters and buffers and verifies them by hash. MismatchError names the
   /// parameter in which the models differ, or a rank with another processor, other options, another
-  /// optimizer or (unless the job is elastic) another state of it. ConfigError for LBFGS; for an
-  /// optimizer that has foreign parameters, none of the module's, or one twice; for different
-  /// parameters that share memory; for a module that another living DataParallel trains; and for
-  /// zero3 (a module is one block). `job`, `module` and `optimizer` must outlive this object.
+  /// optimizer or another state of it (not compared in an elastic job, in one that is not
+  /// reproducible, with servers, or for an optimizer of the program's own). ConfigError for LBFGS;
+  /// for an optimizer that has foreign parameters, none of the module's, or one twice; for
+  /// different parameters that share memory; for a module that another living DataParallel trains;
+  /// and for zero3 (a module is one block). `job`, `module` and `optimizer` must outlive this
+  /// object.
   DataParallel(Job& job, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
                DataParallelOptions options = {});
   /// The same without a Job (sync/strategy_context.h), for ranks of the simulated network.

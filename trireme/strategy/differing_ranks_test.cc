@@ -70,7 +70,29 @@ TEST(BadInput, RanksWhoseOptimizersHaveOtherStatesAreRefused) {
       if (rank.rank == 0) step();
       EXPECT_THAT(
           said<MismatchError>([&] { DataParallel(env, net, adam, {.sync = sync}); }),
-          AllOf(HasSubstr("rank 1 trains with"), HasSubstr("rank 0 with"), HasSubstr(", state ")));
+          AllOf(HasSubstr("rank 1 trains with"), HasSubstr("rank 0 with"), HasSubstr(", state "),
+                HasSubstr("load its state on all ranks or on none")));
+    });
+  }
+}
+
+// A momentum of zeros counts only with dampening: the first update then takes a part of the
+// gradient, and else all of it.
+TEST(BadInput, AMomentumOfZerosOnOneRankIsRefusedIfItChangesTheFirstUpdate) {
+  for (const double dampening : {0.0, 0.5}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Net net;
+      torch::optim::SGD sgd(net.parameters(),
+                            torch::optim::SGDOptions(0.1).momentum(0.9).dampening(dampening));
+      if (rank.rank == 1)
+        for (const at::Tensor& parameter : net.parameters()) {
+          auto state = std::make_unique<torch::optim::SGDParamState>();
+          state->momentum_buffer(at::zeros_like(parameter.detach()));
+          sgd.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
+        }
+      const std::string refusal =
+          said<MismatchError>([&] { DataParallel({.world = rank.world.get()}, net, sgd); });
+      EXPECT_EQ(refusal.find(", state ") != refusal.npos, dampening != 0) << refusal;
     });
   }
 }
