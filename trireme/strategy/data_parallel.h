@@ -106,13 +106,14 @@ class DataParallel final : public Saveable, public StepVoter {
   /// reports its global mean. Gradients of parameters that other DataParallels train are dropped;
   /// for a loss of several, call mean.backward() itself.
   void backward(const at::Tensor& mean);
-  /// The same for a loss summed over `count` items (tokens): weighted by count, not by sample.
-  /// ConfigError for a negative count. 0: a micro-batch without items.
+  /// The same for a loss summed over `count` items (tokens): weighted by count, not by sample. One
+  /// batch has either these or means. ConfigError for a negative count. 0: a micro-batch without
+  /// items.
   void backward(const at::Tensor& sum, std::int64_t count);
   /// Ends the micro-batch. True if a global batch was applied; gradients are undefined afterwards.
   /// Throws StepRefused on every rank (nothing was applied) if one rank saw a NaN beyond the
-  /// budget, or had a parameter replaced since the start; if no rank called backward(); or if all
-  /// counts are 0 and the loss is not. Throws UnevenInput naming a rank whose loop has ended; or
+  /// budget, or had a parameter replaced since the start; if no rank called backward(); if some
+  /// losses are means and others sums; or if all counts are 0 and the loss is not. Throws UnevenInput naming a rank whose loop has ended; or
   /// the communicator's error.
   bool step();
   /// The global batches that have ended since the last call, oldest first, at most the last 1,000.

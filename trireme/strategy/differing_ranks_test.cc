@@ -175,6 +175,31 @@ TEST(BadInput, LearningRatesThatDifferAreRefusedOnAllRanks) {
   });
 }
 
+// Without a Sampler a mean would weigh as one item, a sum over 8 items as 8.
+TEST(BadInput, AMeanBesideASumIsRefusedOnAllRanks) {
+  for (const char* sync : {"plain", "zero1"}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Net net;
+      torch::optim::SGD sgd(net.parameters(), 0.1);
+      DataParallel parallel({.world = rank.world.get()}, net, sgd, {.sync = sync});
+      const auto step = [&](bool mean, std::int64_t count) {
+        const at::Tensor loss = loss_of(net, rank.rank);
+        mean ? parallel.backward(loss)
+             : parallel.backward(loss * static_cast<double>(count), count);
+        return parallel.step();
+      };
+      const std::string before = parallel.weights_hash();
+      EXPECT_THAT(said<StepRefused>([&] { step(rank.rank == 0, 8); }),
+                  AllOf(HasSubstr("rank 1 refused"), HasSubstr("a sum over items"),
+                        HasSubstr("rank 0 a mean"), HasSubstr("backward(sum, count)")));
+      EXPECT_EQ(parallel.weights_hash(), before);
+      EXPECT_TRUE(step(true, 0));
+      EXPECT_TRUE(step(false, 8));
+      EXPECT_TRUE(step(rank.rank == 0, 0));  // a micro-batch without items
+    });
+  }
+}
+
 TEST(BadInput, ARankThatComputesOtherBitsIsRefusedWithBothValues) {
   testing::run_ranks(3, [&](testing::RankContext& rank) {
     const std::string processor =
