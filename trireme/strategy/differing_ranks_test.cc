@@ -128,6 +128,11 @@ TEST(BadInput, RanksWhoseStrategiesDifferAreRefusedWithBoth) {
                            AdamW{.beta1 = other ? 0.5 : 0.9});
                 }),
                 AllOf(HasSubstr("\"beta1\":0.5"), HasSubstr("\"beta1\":0.9")));
+    EXPECT_THAT(said<MismatchError>([&] {
+                  Strategy({.world = rank.world.get()}, small_model(), {},
+                           Adafactor{.epsilon = other ? 1e-3 : 0});
+                }),
+                HasSubstr("\"factored_epsilon\":0.001"));
   });
 }
 

@@ -235,9 +235,10 @@ Vote::Vote(comm::Communicator& world, const LocalVote& local_vote)
   mine.busy = local_vote.time.busy.count();
   mine.passes = local_vote.time.passes.count();
   mine.micro_batches = local_vote.time.micro_batches;
-  mine.flags_and_rates = hash_of(local_vote.rates) << kFlagBits |
-                         (local_vote.trains ? kTrains : 0) | (local_vote.means ? kMeans : 0) |
-                         (local_vote.sums ? kSums : 0);
+  mine.flags_and_rates = hash_of(local_vote.rates) << kFlagBits;
+  if (local_vote.trains) mine.flags_and_rates |= kTrains;
+  if (local_vote.means) mine.flags_and_rates |= kMeans;
+  if (local_vote.sums) mine.flags_and_rates |= kSums;
   if (!local_vote.rates.empty()) mine.first_rate = local_vote.rates.front();
   mine.reason.write(local_vote.reason);
   mine.advice.write(local_vote.advice);
