@@ -1,6 +1,6 @@
 // Output: writes the ranks' lines to this process's stdout and stderr with a prefix, to one file
-// per rank, or to a callback. Called by one thread at a time. A file that cannot be written, as on a
-// full disk, does not end the job: a warning names it, and later the file says how many lines it
+// per rank, or to a callback. Called by one thread at a time. A file that cannot be written, as on
+// a full disk, does not end the job: a warning names it, and later the file says how many lines it
 // lacks.
 #pragma once
 

@@ -113,8 +113,8 @@ class DataParallel final : public Saveable, public StepVoter {
   /// Ends the micro-batch. True if a global batch was applied; gradients are undefined afterwards.
   /// Throws StepRefused on every rank (nothing was applied) if one rank saw a NaN beyond the
   /// budget, or had a parameter replaced since the start; if no rank called backward(); if some
-  /// losses are means and others sums; or if all counts are 0 and the loss is not. Throws UnevenInput naming a rank whose loop has ended; or
-  /// the communicator's error.
+  /// losses are means and others sums; or if all counts are 0 and the loss is not. Throws
+  /// UnevenInput naming a rank whose loop has ended; or the communicator's error.
   bool step();
   /// The global batches that have ended since the last call, oldest first, at most the last 1,000.
   /// One step() may end two: a rank without a share of a short batch takes part in it before step()

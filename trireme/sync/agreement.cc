@@ -164,7 +164,7 @@ struct TextField {
 };
 
 enum Outcome : std::int64_t { kRefused, kOk, kOverflow };
-enum Flag : std::int64_t { kTrains = 1, kMeans = 2, kSums = 4 };
+enum Flag : std::int64_t { kHasGradient = 1, kHasMeans = 2, kHasSums = 4 };
 constexpr int kFlagBits = 3;
 
 struct VoteRecord {
@@ -236,9 +236,9 @@ Vote::Vote(comm::Communicator& world, const LocalVote& local_vote)
   mine.passes = local_vote.time.passes.count();
   mine.micro_batches = local_vote.time.micro_batches;
   mine.flags_and_rates = hash_of(local_vote.rates) << kFlagBits;
-  if (local_vote.trains) mine.flags_and_rates |= kTrains;
-  if (local_vote.means) mine.flags_and_rates |= kMeans;
-  if (local_vote.sums) mine.flags_and_rates |= kSums;
+  if (local_vote.trains) mine.flags_and_rates |= kHasGradient;
+  if (local_vote.means) mine.flags_and_rates |= kHasMeans;
+  if (local_vote.sums) mine.flags_and_rates |= kHasSums;
   if (!local_vote.rates.empty()) mine.first_rate = local_vote.rates.front();
   mine.reason.write(local_vote.reason);
   mine.advice.write(local_vote.advice);
@@ -255,7 +255,7 @@ Verdict Vote::result() const {
     verdict.squares += record.squares;
     verdict.times.push_back({Duration(record.busy), Duration(record.passes),
                              static_cast<std::uint32_t>(record.micro_batches)});
-    verdict.trains |= record.has(kTrains);
+    verdict.trains |= record.has(kHasGradient);
     const bool refused = record.outcome == kRefused, overflow = record.outcome == kOverflow;
     // A refusal takes precedence over an overflow, even one of a lower rank.
     if (!verdict.ok || (!refused && (!overflow || verdict.overflow))) continue;
@@ -300,7 +300,7 @@ void Vote::compare_losses(Verdict& verdict) const {
     return std::find_if(all.begin(), all.end(),
                         [flag](const VoteRecord& one) { return one.has(flag); });
   };
-  const auto mean = first_with(kMeans), sum = first_with(kSums);
+  const auto mean = first_with(kHasMeans), sum = first_with(kHasSums);
   if (!verdict.ok || mean == all.end() || sum == all.end()) return;
   verdict.ok = false;
   verdict.refusing_rank = static_cast<int>(sum - all.begin());
