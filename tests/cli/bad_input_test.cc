@@ -107,7 +107,10 @@ TEST_F(BadInput, WhatRanksWouldRefuseIsRefusedBeforeTheyStart) {
        "parallel.sequence = true cannot be combined with parallel.tensor = 1"},
       {{"parallel.shard=2"},
        "parallel.shard = 2 cannot be combined with parallel.sync = \"plain\""},
+      {{"parallel.chunks=2"}, "parallel.chunks = 2 cannot be combined with parallel.pipeline = 1"},
       {{"model.experts=1"}, "a token cannot go to 2 of 1 expert"},
+      {{"model.top_k=1"}, "model.top_k = 1 cannot be combined with model.experts = 0"},
+      {{"model.balance=0.1"}, "model.balance = 0.1 cannot be combined with model.experts = 0"},
       {{"optimizer.groups=match=nothing weight_decay=0"}, "no parameter's name matches"},
       {{"memory.offload=/no/such/folder"}, "there is no such folder"},
       {{"memory.offload_activations=/no/such/folder"}, "there is no such folder"},
@@ -189,6 +192,9 @@ TEST_F(BadInput, WrongUsage) {
 TEST_F(BadInput, NumbersWithoutEnd) {
   using Words = std::vector<std::string>;
   const std::string bytes = "1000000000000000000000";
+  std::string schedule = "0:";
+  for (int stage = 0; stage <= 100; ++stage) schedule += " F" + std::to_string(stage) + ".9999";
+  folder_.write("large.txt", schedule + "\n");
   const std::vector<std::pair<Words, const char*>> all = {
       {{"show", "schedule", "1f1b", "--times", "1e308,1,1"}, "from 0 to 1e12"},
       {{"show", "all-reduce", "ring", "--bytes", bytes}, "not a size up to 1e15"},
@@ -199,6 +205,8 @@ TEST_F(BadInput, NumbersWithoutEnd) {
       {{"show", "schedule", "1f1b", "--stages", "100000"}, "it must be from 1 to 1,000"},
       {{"show", "schedule", "gpipe", "--microbatches", "250001"},
        "4 stages and 250,001 micro-batches are too many to draw"},
+      {{"show", "schedule", "large.txt"},
+       "101 stages and 10,000 micro-batches are too many to draw"},
       {{"bench", "server", "--measured", "a.jsonl", "--bytes", "1KiB"},
        "--measured cannot be combined with"},
       {{"train", "any.toml", "--ranks", "two"}, "--ranks: \"two\" is not a whole number. "},

@@ -413,6 +413,7 @@ TEST_F(Resume, OptionsAndPathsThatCannotBeAreRefused) {
   };
   EXPECT_THAT(refused({"--resume", ""}), HasSubstr("--resume is empty"));
   EXPECT_THAT(refused({forty_, "--out", ""}), HasSubstr("--out is empty"));
+  EXPECT_THAT(refused({forty_, "--data", ""}), HasSubstr("--data: the value is empty"));
   EXPECT_THAT(refused({forty_, "--out", "a\nb"}), HasSubstr("--out a\\x0ab"));
   EXPECT_THAT(refused({forty_, "--out", "a\x1b[2J"}), HasSubstr("control character"));
   EXPECT_THAT(refused({forty_, "--out", "caf\xe9", "--ranks", "2"}), HasSubstr("caf\\xe9"));

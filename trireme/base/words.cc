@@ -90,13 +90,15 @@ std::string duration_text(double seconds) {
   return in_two(hours / 24, "d", hours % 24, "h");
 }
 
+// The sign of a NaN says nothing, and a processor's own is negative.
 std::string formatted(const char* format, double value) {
   char text[64];
-  std::snprintf(text, sizeof text, format, value);
+  std::snprintf(text, sizeof text, format, std::isnan(value) ? std::fabs(value) : value);
   return text;
 }
 
 std::string number_text(double value) {
+  if (std::isnan(value)) return "nan";
   char text[64];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
 }

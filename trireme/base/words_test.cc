@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 namespace trireme {
@@ -61,6 +62,8 @@ TEST(Words, NumbersHaveTheFewestDigits) {
   EXPECT_EQ(number_text(0.003), "0.003");
   EXPECT_EQ(number_text(2), "2");
   EXPECT_EQ(number_text(1e-8), "1e-08");
+  EXPECT_EQ(number_text(std::copysign(std::nan(""), -1)), "nan");
+  EXPECT_EQ(formatted("%.3f", std::copysign(std::nan(""), -1)), "nan");
 }
 
 }  // namespace

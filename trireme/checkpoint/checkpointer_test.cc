@@ -255,6 +255,23 @@ TEST_F(CheckpointerTest, ADamagedOneIsNeitherTakenNorSkipped) {
   EXPECT_EQ(run(6), 3);
 }
 
+// It would be refused again.
+TEST_F(CheckpointerTest, ARankWhosePeerRefusesACheckpointIsNotSentToIt) {
+  run(3);
+  std::ofstream(directory_ / "step-00000003" / "manifest.json") << "{";
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    Job own(rank.transport, {}, nullptr);
+    Checkpointer checkpointer(own, directory_.string(), {.every = 0, .lock = false});
+    Counter seen;
+    checkpointer.add("train", seen);
+    const std::string said = refusal([&] { checkpointer.resume(); }, rank.rank == 0 ? 12 : 160);
+    if (rank.rank == 0)
+      rank.transport->abort(std::make_exception_ptr(PeerLost("the test ends this rank")));
+    else
+      EXPECT_THAT(said, HasSubstr("it may have refused the checkpoint"));
+  });
+}
+
 TEST_F(CheckpointerTest, AReaderWhoseCheckpointIsRemovedTakesTheNewerOne) {
   run(3);
   const auto files = std::make_shared<RemovedElsewhere>(directory_ / "step-00000003",

@@ -15,7 +15,20 @@ std::int64_t NewestCheckpoint::step() const {
   return steps.empty() ? 0 : steps.back();
 }
 
+// A rank that refuses a checkpoint says why and ends. The others lose it, and must not be told to
+// resume from the last checkpoint.
 std::int64_t NewestCheckpoint::load(const Parts& parts) {
+  try {
+    return load_agreed(parts);
+  } catch (const PeerLost& error) {
+    ErrorContext context = error.context();
+    if (context.peer < 0) throw;
+    context.advice = "See that rank's own last lines: it may have refused the checkpoint.";
+    throw PeerLost(error.code(), error.message(), context);
+  }
+}
+
+std::int64_t NewestCheckpoint::load_agreed(const Parts& parts) {
   for (std::int64_t tried = 0;;) {
     storage::Manifest found;
     if (job_.rank() == 0) ask_([&] { found = find(); });

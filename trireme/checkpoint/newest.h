@@ -38,6 +38,7 @@ class NewestCheckpoint {
     std::int64_t step = 0;
     std::array<char, 64> digest{};
   };
+  std::int64_t load_agreed(const Parts& parts);
   Deadline deadline() const;
   storage::Manifest find() const;
   Choice agree(const storage::Manifest& found);

@@ -85,6 +85,14 @@ Option& Option::between(double least, double most) {
   return in_range(least, most, "from " + bound_text(least) + " to " + bound_text(most));
 }
 
+Option& Option::filled() {
+  const auto check = [](const std::string& text) {
+    return std::string(text.empty() ? "the value is empty: give one, or leave the option out" : "");
+  };
+  option_->check(CLI::Validator(check, "", "filled"));
+  return *this;
+}
+
 Option& Option::one_of(std::vector<std::string> words) {
   const std::string list = joined(words, {}, " | ");
   const auto check = [words, list](const std::string& text) -> std::string {

@@ -37,6 +37,8 @@ class Option {
   /// Accepts numbers from `least` on, or from `least` to `most`; no NaN.
   Option& at_least(double least);
   Option& between(double least, double most);
+  /// Refuses an empty text, such as that of "$DATA" with an unset variable.
+  Option& filled();
   /// Accepts only these words, which completion offers; the error names the nearest.
   Option& one_of(std::vector<std::string> words);
   /// Completion offers these words; others are accepted.

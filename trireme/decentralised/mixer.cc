@@ -12,14 +12,22 @@ void average(comm::Communicator& world, const std::vector<Buffer>& buffers, cons
   world.all_reduce_many(buffers, Mean, {.label = label}).wait();
 }
 
+bool is_mixed(const at::Tensor& buffer) {
+  const at::ScalarType type = buffer.scalar_type();
+  return buffer.numel() > 0 && (c10::isFloatingType(type) || type == at::kLong || type == at::kInt);
+}
+
 void average(comm::Communicator& world, const std::vector<at::Tensor>& tensors, const char* label) {
   std::vector<at::Tensor> dense;  // the same memory, or a copy
-  std::vector<Buffer> buffers;
+  std::vector<Buffer> numbers, counts;
   for (const at::Tensor& tensor : tensors) {
     dense.push_back(tensor.contiguous());
-    buffers.push_back(tensor::to_buffer(dense.back()));
+    const bool number = c10::isFloatingType(tensor.scalar_type());
+    (number ? numbers : counts).push_back(tensor::to_buffer(dense.back()));
   }
-  average(world, buffers, label);
+  average(world, numbers, label);
+  if (world.size() > 1 && !counts.empty())
+    world.all_reduce_many(counts, Max, {.label = label}).wait();
   for (std::size_t i = 0; i < tensors.size(); ++i)
     if (!tensors[i].is_contiguous()) tensor::copy_elements(tensors[i], dense[i]);
 }

@@ -26,8 +26,10 @@ struct Replica {
   std::vector<Buffer> weights;      // their memory
   std::vector<Buffer> scratch;      // of the same sizes; unused between two steps
   std::vector<Buffer> moments;      // the optimizer's state
-  std::vector<at::Tensor> buffers;  // of the model, the floating ones, of any strides
+  std::vector<at::Tensor> buffers;  // of the model, those that is_mixed(), of any strides
 };
+/// Whether average() takes a buffer of the model: numbers, or counts of 32 or 64 bits.
+bool is_mixed(const at::Tensor& buffer);
 
 class Mixer {
  public:
@@ -50,7 +52,8 @@ class Mixer {
   virtual std::vector<NamedShard> state() = 0;
 };
 
-/// Replaces each buffer by its mean over the ranks.
+/// Replaces each buffer by its mean over the ranks, integers (such as the number of micro-batches
+/// that a batch norm has seen) by their maximum.
 void average(comm::Communicator& world, const std::vector<Buffer>& buffers, const char* label);
 void average(comm::Communicator& world, const std::vector<at::Tensor>& tensors, const char* label);
 

@@ -20,12 +20,14 @@ inline double sigmoid_2u(double x) {
   return 1.0 / (1.0 + std::exp(-2.0 * kRootTwoOverPi * (x + kCubic * x * x * x)));
 }
 
-// g(x) and its derivative.
+// g(x) and its derivative. For a large |x| a term of the derivative vanishes, whose powers of x
+// would overflow.
 inline std::pair<double, double> gate_at(Gate gate, double x) {
   const bool silu = gate == Gate::Silu;
   const double s = silu ? 1.0 / (1.0 + std::exp(-x)) : sigmoid_2u(x);
-  const double slope = silu ? 1.0 : 2.0 * kRootTwoOverPi * (1.0 + 3.0 * kCubic * x * x);
-  return {x * s, s + x * s * (1.0 - s) * slope};
+  const double v = std::clamp(x, -1e4, 1e4);  // a NaN stays
+  const double slope = silu ? 1.0 : 2.0 * kRootTwoOverPi * (1.0 + 3.0 * kCubic * v * v);
+  return {x * s, s + v * s * (1.0 - s) * slope};
 }
 
 inline void gelu(const double* x, double* y, std::size_t count) {

@@ -56,6 +56,28 @@ TEST(TransformerKernels, GatesAreAccurateAndDoNotDependOnTheRow) {
   }
 }
 
+// Outputs of a layer that diverges.
+TEST(TransformerKernels, DerivativesOfGatesAreZeroOrOneFarFromZero) {
+  const std::vector<float> far = {11.0f, 1e5f, 1e12f, 1e13f, 1e20f, 1e30f, 1e38f, HUGE_VALF};
+  for (const float value : far) {
+    for (const float sign : {-1.0f, 1.0f}) {
+      const float wanted = sign > 0 ? 1.0f : 0.0f;
+      const std::vector<float> x = {sign * value, 1.0f}, dy = {1.0f};
+      const std::vector<double> x64 = wide(x), dy64 = wide(dy);
+      for (const Gate gate : {Gate::Silu, Gate::Gelu}) {
+        std::vector<double> dx64(2);
+        f64::gated_backward(gate, x64.data(), dy64.data(), dx64.data(), 1, 1);
+        EXPECT_NEAR(dx64[0], wanted, 2e-4) << x[0];
+        for (const Isa level : levels()) {
+          std::vector<float> dx(2);
+          simd(level).f32.gated_backward(gate, x.data(), dy.data(), dx.data(), 1, 1);
+          EXPECT_NEAR(dx[0], wanted, 2e-4) << name_of(level) << " " << x[0];
+        }
+      }
+    }
+  }
+}
+
 TEST(TransformerKernels, GeluIsAccurateAndDoesNotDependOnThePosition) {
   const auto x = normal(1000, 4.0f, 1), dy = normal(1000, 1.0f, 2);
   const auto x64 = wide(x), dy64 = wide(dy);

@@ -11,8 +11,10 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0::launch {
 namespace {
@@ -52,7 +54,7 @@ void say_line(const std::string& line) noexcept {
 
 void say(const std::string& line) noexcept { say_line("trireme: " + line); }
 
-void write_all(int descriptor, std::string_view text) noexcept {
+int write_all(int descriptor, std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t put = write(descriptor, text.data(), text.size());
     if (put > 0) {
@@ -61,9 +63,10 @@ void write_all(int descriptor, std::string_view text) noexcept {
       pollfd ready{descriptor, POLLOUT, 0};
       ::poll(&ready, 1, 1000);
     } else if (put < 0 && errno != EINTR) {
-      return;  // nobody reads any more, but the ranks continue
+      return errno;  // for instance nobody reads any more, but the ranks continue
     }
   }
+  return 0;
 }
 
 bool write_until(int interrupt, int descriptor, std::string_view text, Duration patience) noexcept {
@@ -94,16 +97,30 @@ Output::Output(const LaunchOptions& options) : options_(options) {
     const std::string path =
         options.log_dir + "/" +
         process_name(options.roles(), process, "evaluator", "server-", "rank-") + ".log";
-    files_.emplace_back(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (!files_.back()) {
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    files_.push_back({.path = path, .file = Descriptor(file)});
+    if (!files_.back().file) {
       throw ResourceError("cannot write " + path + ": " + std::strerror(errno),
                           {.operation = "launch", .advice = "Give another --log-dir."});
     }
   }
 }
 
+// The disk may have taken a part of the first line that is missing.
+void Output::add(LogFile& log, std::string_view text) {
+  std::string whole(text);
+  whole += '\n';
+  if (log.missing > 0)
+    whole.insert(0, "\ntrireme: " + counted(log.missing, "line") + " could not be written here\n");
+  const int reason = write_all(log.file.get(), whole);
+  log.missing = reason == 0 ? 0 : log.missing + 1;
+  if (reason != 0 && !std::exchange(log.warned, true))
+    say("warning: " + log.path + " cannot be written: " + std::strerror(reason) +
+        "; lines are missing there until it can");
+}
+
 void Output::line(int rank, bool error, std::string_view text) {
-  if (!files_.empty()) write_all(files_[rank].get(), std::string(text) + "\n");
+  if (!files_.empty()) add(files_[rank], text);
   if (options_.on_line) return options_.on_line(rank, error, text);
   if (options_.only_rank && *options_.only_rank != rank) return;
   const bool plain = options_.rank0_direct && rank == 0;  // it is on another host
@@ -113,7 +130,10 @@ void Output::line(int rank, bool error, std::string_view text) {
   whole.append(text);
   whole += '\n';
   const int descriptor = error ? STDERR_FILENO : STDOUT_FILENO;
-  if (signals_ < 0) return write_all(descriptor, whole);
+  if (signals_ < 0) {
+    write_all(descriptor, whole);
+    return;
+  }
   pollfd room{descriptor, POLLOUT, 0};
   if (in_a_hurry_ && ::poll(&room, 1, 0) == 0) return;
   in_a_hurry_ = !write_until(signals_, descriptor, whole) || in_a_hurry_;

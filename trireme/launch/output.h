@@ -1,7 +1,10 @@
 // Output: writes the ranks' lines to this process's stdout and stderr with a prefix, to one file
-// per rank, or to a callback. Called by one thread at a time.
+// per rank, or to a callback. Called by one thread at a time. A file that cannot be written, as on
+// a full disk, does not end the job: a warning names it, and later the file says how many lines it
+// lacks.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,14 +25,23 @@ class Output {
   void give_up_at(int signals) noexcept { signals_ = signals; }
 
  private:
+  struct LogFile {
+    std::string path;
+    Descriptor file;
+    std::int64_t missing = 0;  // lines that could not be written since the last one that could
+    bool warned = false;
+  };
+  static void add(LogFile& log, std::string_view text);
+
   const LaunchOptions& options_;
   int signals_ = -1;
   bool in_a_hurry_ = false;
-  std::vector<Descriptor> files_;  // by rank, with log_dir
+  std::vector<LogFile> files_;  // by rank, with log_dir
 };
 
-/// Writes all of `text`, in as many calls of write() as needed.
-void write_all(int descriptor, std::string_view text) noexcept;
+/// Writes all of `text`, in as many calls of write() as needed. Returns 0, or errno of what
+/// prevented it.
+int write_all(int descriptor, std::string_view text) noexcept;
 /// The same, but stops and returns false when it would block while `interrupt` is readable, or
 /// longer than `patience`.
 bool write_until(int interrupt, int descriptor, std::string_view text,

@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "trireme/base/error.h"
@@ -105,6 +108,32 @@ TEST(Output, TheLinesOfASupervisorDoNotWaitForAReader) {
   say("rank 1 was lost");
   dup2(before, STDERR_FILENO);
   for (const int descriptor : {ends[0], ends[1], before}) close(descriptor);
+}
+
+// A limit on the size of files stands for a full disk.
+TEST(Output, ALogFileOnAFullDiskSaysHowManyLinesItLacks) {
+  namespace fs = std::filesystem;
+  const std::string folder = ::testing::TempDir() + "/logs." + std::to_string(getpid());
+  const LaunchOptions options{.log_dir = folder, .on_line = [](int, bool, std::string_view) {}};
+  Output output(options);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  void (*const handler)(int) = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  ::testing::internal::CaptureStderr();
+  setrlimit(RLIMIT_FSIZE, &small);
+  for (int line = 0; line < 6; ++line) output.line(0, false, std::string(1000, '-'));
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  output.line(0, false, "there is room again");
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("rank-0.log cannot be written"));
+  EXPECT_EQ(said.find("rank-0.log"), said.rfind("rank-0.log")) << "said once: " << said;
+  std::stringstream text;
+  text << std::ifstream(folder + "/rank-0.log").rdbuf();
+  EXPECT_TRUE(
+      text.str().ends_with("\ntrireme: 2 lines could not be written here\nthere is room again\n"));
+  fs::remove_all(folder);
 }
 
 TEST(LineSource, GivesWholeLinesAndTheRestAtTheEnd) {

@@ -91,6 +91,8 @@ void require_equal_ranks(comm::Communicator& world, const RankText& mine, const 
     if (theirs == first) continue;
     const std::size_t end = first.find('\n'), their_end = theirs.find('\n');
     const bool settings = first.substr(0, end) != theirs.substr(0, their_end);
+    // Only DataParallel's settings name a state (strategy/module_tensors.h).
+    const bool state = (first + theirs).find(", state ") != std::string::npos;
     const auto own_part = [&](const std::string& record, std::size_t at) {
       return "\"" + (settings ? record.substr(0, at) : record.substr(at + 1)) + "\"";
     };
@@ -103,9 +105,11 @@ void require_equal_ranks(comm::Communicator& world, const RankText& mine, const 
          .operation = "replicate",
          .peer = rank,
          .label = settings ? "settings" : "processor",
-         .advice = settings ? "Give all ranks the same options and the same optimizer."
-                            : "Give all ranks one kind of processor, one LibTorch and one "
-                              "environment, or set reproducible to false (train.reproducible)."});
+         .advice = settings
+                       ? std::string("Give all ranks the same options and the same optimizer") +
+                             (state ? ", and load its state on all ranks or on none." : ".")
+                       : "Give all ranks one kind of processor, one LibTorch and one "
+                         "environment, or set reproducible to false (train.reproducible)."});
   }
 }
 

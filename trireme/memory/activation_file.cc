@@ -106,8 +106,17 @@ class Store : public std::enable_shared_from_this<Store> {
 
   TensorKeeper::Return keep(const at::Tensor& tensor, const std::shared_ptr<Parcel>& parcel) {
     if (!can_be_stored(tensor, at::kCPU)) return {};
-    return [self = shared_from_this(), slot = slot_of(tensor, parcel), parcel,
-            view = SavedView(tensor)] { return self->read(slot, *parcel, view); };
+    const bool part = is_small_part(tensor) && !recent_.find(tensor);
+    const at::Tensor kept = part ? copy_of_part(tensor) : tensor;
+    const SavedView view(tensor, kept);
+    if (kept.storage().nbytes() < kSmallestStored)
+      return [kept, view] {
+        view.check();
+        return kept;
+      };
+    return [self = shared_from_this(), slot = slot_of(kept, parcel), parcel, view] {
+      return self->read(slot, *parcel, view);
+    };
   }
 
   // Body of the background thread.

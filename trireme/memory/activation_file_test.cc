@@ -303,6 +303,27 @@ class FullDisk {
   void (*const handler_)(int) = std::signal(SIGXFSZ, SIG_IGN);
 };
 
+// A view of a data set must not take the whole data set with it.
+TEST(ActivationFile, StoresTheElementsOfASmallViewOnly) {
+  const at::Tensor all = filled({4096, 63}, "all");
+  for (const std::int64_t rows : {256, 2}) {
+    const auto gradient = [&](ActivationFile* file, bool changed = false) {
+      const at::Tensor weight = filled({63, 8}, "weight").requires_grad_(true);
+      const at::Tensor part = all.narrow(0, 3, rows);
+      const Function block = [&](const at::Tensor& x) { return at::matmul(x, weight); };
+      const at::Tensor y = file != nullptr ? file->run(block, part) : block(part);
+      if (file != nullptr) wait_until_written(*file);
+      if (changed) part.add_(0);
+      y.sum().backward();
+      return weight.grad();
+    };
+    ActivationFile file(kFolder);
+    EXPECT_TRUE(at::equal(gradient(&file), gradient(nullptr)));
+    EXPECT_LE(file.bytes(), rows == 2 ? 0 : 256 * 64 * 4);
+    EXPECT_THROW(gradient(&file, /*changed=*/true), c10::Error);
+  }
+}
+
 TEST(ActivationFile, SaysThatTheDiskIsFull) {
   const FullDisk full;
   const std::string said = refusal([] {

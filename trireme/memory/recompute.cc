@@ -17,6 +17,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/shape_text.h"
 #include "trireme/base/shortened.h"
 #include "trireme/models/figures.h"
 #include "trireme/tensor/autocast.h"
@@ -108,6 +109,18 @@ variable_list detached(const variable_list& inputs) {
   return leaves;
 }
 
+// The second run has gradient mode, the first had not.
+void check_shape(const at::Tensor& again, const at::Tensor& gradient) {
+  if (again.sizes() == gradient.sizes()) return;
+  throw ConfigError("a part of the model that is computed again gave a tensor of " +
+                        shape_text(gradient.sizes()) + " first, and one of " +
+                        shape_text(again.sizes()) + " the second time",
+                    {.operation = "recompute",
+                     .advice = "Do not recompute a block whose result depends on whether gradients "
+                               "are computed, such as a vocabulary's logits with parallel.tensor "
+                               "(memory.recompute takes a policy for each block)."});
+}
+
 // The number of nested backward passes of recomputed parts on this thread.
 thread_local int backward_depth = 0;
 
@@ -137,6 +150,7 @@ class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
     variable_list roots, root_gradients;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (!outputs[i].defined() || !outputs[i].requires_grad() || !gradients[i].defined()) continue;
+      check_shape(outputs[i], gradients[i]);
       roots.push_back(outputs[i]);
       root_gradients.push_back(gradients[i]);
     }

@@ -1,7 +1,9 @@
 #include "trireme/memory/saved_view.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
 
+#include <cstdint>
 #include <utility>
 
 namespace trireme::inline v0::memory {
@@ -20,10 +22,24 @@ bool can_be_stored(const at::Tensor& tensor, c10::DeviceType device) {
          tensor.storage().nbytes() >= kSmallestStored && !is_parameter(tensor);
 }
 
-SavedView::SavedView(const at::Tensor& tensor)
+bool is_small_part(const at::Tensor& tensor) {
+  return tensor.is_non_overlapping_and_dense() && tensor.nbytes() <= tensor.storage().nbytes() / 8;
+}
+
+at::Tensor copy_of_part(const at::Tensor& tensor) {
+  constexpr std::uintptr_t kAlignment = 64;  // of memory that LibTorch allocates
+  const c10::AutoGradMode no_grad(false);
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
+  const auto offset = static_cast<std::int64_t>(address % kAlignment / tensor.itemsize());
+  return at::empty({offset + tensor.numel()}, tensor.options().requires_grad(false))
+      .as_strided(tensor.sizes(), tensor.strides(), offset)
+      .copy_(tensor.detach());
+}
+
+SavedView::SavedView(const at::Tensor& tensor, const at::Tensor& kept)
     : sizes(tensor.sizes().vec()),
       strides(tensor.strides().vec()),
-      offset(tensor.storage_offset()),
+      offset(kept.storage_offset()),
       options(tensor.options().requires_grad(false)),
       counter(tensor.unsafeGetTensorImpl()->version_counter()),
       version(counter.current_version()) {}

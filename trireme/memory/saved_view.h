@@ -20,10 +20,19 @@ constexpr std::size_t kSmallestStored = 16 << 10;  // bytes; moving less costs t
 /// parameter's. Parameters are in memory anyway, and ZeRO-3 may move them before backward.
 bool can_be_stored(const at::Tensor& tensor, c10::DeviceType device);
 
+/// Whether the tensor's elements are dense and at most an eighth of its storage, such as a
+/// micro-batch that is a view of a whole data set.
+bool is_small_part(const at::Tensor& tensor);
+/// A copy of such a tensor with the same strides in a storage of its own. Its address has the same
+/// last 6 bits, because results of kernels may depend on them.
+at::Tensor copy_of_part(const at::Tensor& tensor);
+
 /// How to rebuild a tensor over its storage, and the version that was saved. With saved-tensor
 /// hooks, LibTorch does not check for in-place changes itself.
 struct SavedView {
-  explicit SavedView(const at::Tensor& tensor);
+  explicit SavedView(const at::Tensor& tensor) : SavedView(tensor, tensor) {}
+  /// `kept` has the elements of `tensor`, in another storage.
+  SavedView(const at::Tensor& tensor, const at::Tensor& kept);
   /// Throws c10::Error if the tensor was changed in place since.
   void check() const;
   at::Tensor over(c10::Storage storage) const;

@@ -172,6 +172,12 @@ Blocks make_gpt(const GptConfig& config, std::shared_ptr<const LayerFactory> lay
 
 namespace {
 
+// The choices of a token that experts take, on average over the tokens: as if they were spread
+// evenly, without the rounding of an expert's capacity.
+double taken_choices(const GptConfig& config) {
+  return config.top_k * std::clamp(config.capacity_factor, 0.0, 1.0);
+}
+
 std::int64_t norm_parameters(const GptConfig& config) {
   return config.width * (config.bias ? 2 : 1);
 }
@@ -207,10 +213,10 @@ int largest_neighbouring_layers(const GptConfig& config) {
 
 double training_flops(const GptConfig& config, std::int64_t tokens) {
   const double width = static_cast<double>(config.width);
-  // As if no choice were dropped.
   const FeedForwardSpec spec = mlp_spec(config);
   const double one = width * static_cast<double>(spec.middle() + spec.hidden);
-  const double mlp = config.experts > 0 ? config.top_k * one + config.experts * width : one;
+  const double mlp =
+      config.experts > 0 ? taken_choices(config) * one + config.experts * width : one;
   const double matrices =
       config.layers * (4.0 * width * width + mlp) + static_cast<double>(config.vocab) * width;
   // The causal half of T x T scores, twice (scores and values), 2 operations each, per layer.
@@ -236,10 +242,14 @@ std::vector<BlockActivations> block_activations(const GptConfig& config, std::in
   if (config.experts > 0) {
     // Per choice: its row and the expert's output. Also the router's input if its type differs, and
     // its probabilities. The MLP's values are kept once per choice.
-    const std::int64_t routed = config.top_k * config.width * 2 * compute +
+    const double choices = taken_choices(config);
+    const auto of_choices = [choices](std::int64_t bytes) {
+      return static_cast<std::int64_t>(choices * static_cast<double>(bytes));
+    };
+    const std::int64_t routed = of_choices(config.width * 2 * compute) +
                                 (compute < stream ? config.width : 0) * stream +
                                 config.experts * stream;
-    layer += routed + (config.top_k - 1) * mlp;
+    layer += routed + of_choices(mlp) - mlp;
     whole += routed;
   }
   const std::int64_t head =
@@ -264,10 +274,12 @@ std::vector<Kernel> kernels(const GptConfig& config, std::int64_t sequences) {
       {linear, {tokens, width, width}, layers},
       {"linear", {tokens, width, config.vocab}},
       {"loss", {tokens, config.vocab}}};
-  // As if the choices of experts were spread evenly. An expert computes padding, too.
+  // An expert computes padding, too.
   const double mlps = layers * std::max(config.experts, 1);
-  const std::int64_t rows =
-      config.experts > 0 ? computed_rows(tokens * config.top_k / config.experts) : tokens;
+  const double taken = static_cast<double>(tokens) * taken_choices(config);
+  const std::int64_t rows = config.experts > 0
+                                ? computed_rows(static_cast<std::int64_t>(taken / config.experts))
+                                : tokens;
   if (config.experts > 0) all.push_back({"linear", {tokens, width, config.experts}, layers});
   if (mlp.is_gated()) {
     all.push_back({linear, {rows, width, mlp.middle()}, mlps});

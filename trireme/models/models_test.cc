@@ -132,6 +132,31 @@ TEST(Gpt, ExpertsTakeTheMlpsPlace) {
   EXPECT_THROW(make_gpt(config), ConfigError);
 }
 
+// Half of the capacity that two choices of each token need is that of one choice.
+TEST(Gpt, FiguresOfExpertsFollowTheirCapacity) {
+  GptConfig half = tiny("bf16");
+  half.experts = 4;
+  GptConfig one = half, roomy = half;
+  half.capacity_factor = 0.5;
+  one.top_k = 1;
+  roomy.capacity_factor = 2;
+  const auto largest_rows = [](const GptConfig& config) {
+    std::int64_t most = 0;
+    for (const Kernel& kernel : kernels(config, 64))
+      if (kernel.calls == config.layers * config.experts) most = kernel.sizes[0];
+    return most;
+  };
+  EXPECT_EQ(training_flops(half, 100), training_flops(one, 100));
+  EXPECT_EQ(bytes_kept(half), bytes_kept(one));
+  EXPECT_EQ(largest_rows(half), largest_rows(one));
+  EXPECT_GT(largest_rows(half), 0);
+  half.capacity_factor = 1;  // takes every choice, as more would if they are spread evenly
+  EXPECT_EQ(training_flops(half, 100), training_flops(roomy, 100));
+  EXPECT_EQ(bytes_kept(half), bytes_kept(roomy));
+  EXPECT_EQ(largest_rows(half), largest_rows(roomy));
+  EXPECT_GT(bytes_kept(half), bytes_kept(one));
+}
+
 TEST(Gpt, AGatedMlpIsTheFormula) {
   for (const std::string activation : {"swiglu", "geglu"}) {
     GptConfig config = tiny("fp64");

@@ -58,7 +58,8 @@ struct SharedArea {
 
 class Channel {
  public:
-  static constexpr std::size_t kMostHeadBytes = 64 << 10;
+  /// A worker's request counts the rows of each embedding table, for each term of its gradient.
+  static constexpr std::size_t kMostHeadBytes = 16 << 20;
 
   virtual ~Channel() = default;
   /// The identity of the other end.

@@ -95,6 +95,17 @@ TEST(Channel, CarriesFramesBothWaysOverEveryKindOfSocket) {
   }
 }
 
+// Such as the counts of rows of some thousands of embedding tables.
+TEST_P(ChannelOfCarriers, CarriesALongHead) {
+  const auto head = bytes_of(1'000'000, 1), payload = bytes_of(10, 2);
+  ChannelFrame in;
+  const Work received = pair.right->receive(in), sent = pair.left->send(head, payload);
+  received.wait(kSoon);
+  sent.wait(kSoon);
+  EXPECT_TRUE(std::equal(head.begin(), head.end(), in.head().begin(), in.head().end()));
+  EXPECT_TRUE(payload_of(in) == payload);
+}
+
 TEST_P(ChannelOfCarriers, KeepsTheOrder) {
   std::vector<std::vector<std::byte>> out;
   std::vector<ChannelFrame> in(200);

@@ -238,6 +238,19 @@ TEST(BatchStatistics, AreAveragedWithCopiesThatTrainAlone) {
   });
 }
 
+// Ranks that train copies see other numbers of micro-batches where shares are uneven. After an
+// exchange, and in a checkpoint, all have the largest number.
+TEST(BatchStatistics, RanksThatTrainCopiesAgreeInTheirCounts) {
+  for (const char* sync : {"local_sgd", "diloco", "easgd", "gossip"}) {
+    testing::run_ranks(3, [&](testing::RankContext& rank) {
+      Trained trained(rank, {sync}, model_with_norms());
+      for (int step = 0; step < 2; ++step) trained.step(step);  // of 7 micro-batches: 2, 2 and 3
+      const auto buffers = trained.buffers();
+      EXPECT_EQ(buffers.at("norm.num_batches_tracked").item<std::int64_t>(), 6) << sync;
+    });
+  }
+}
+
 // In evaluation mode the running values are used for normalization and do not change.
 TEST(BatchStatistics, EvaluationUsesTheRunningOnes) {
   testing::run_ranks(1, [&](testing::RankContext& rank) {

@@ -193,6 +193,8 @@ struct DataParallel::Impl final : parallel::StepTarget {
   void take(std::size_t index, at::Tensor gradient) {
     if (!stepped && !memory::in_recomputed_backward()) count_pass(index);
     engine.vote().trains = true;
+    engine.vote().means |= !own_count;
+    engine.vote().sums |= own_count && *own_count != 0 && *own_count != micro.samples;
     feed.take(index, std::move(gradient));
   }
 

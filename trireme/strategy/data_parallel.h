@@ -87,10 +87,12 @@ class DataParallel final : public Saveable, public StepVoter {
  public:
   /// Broadcasts rank 0's parameters and buffers and verifies them by hash. MismatchError names the
   /// parameter in which the models differ, or a rank with another processor, other options, another
-  /// optimizer or (unless the job is elastic) another state of it. ConfigError for LBFGS; for an
-  /// optimizer that has foreign parameters, none of the module's, or one twice; for different
-  /// parameters that share memory; for a module that another living DataParallel trains; and for
-  /// zero3 (a module is one block). `job`, `module` and `optimizer` must outlive this object.
+  /// optimizer or another state of it (not compared in an elastic job, in one that is not
+  /// reproducible, with servers, or for an optimizer of the program's own). ConfigError for LBFGS;
+  /// for an optimizer that has foreign parameters, none of the module's, or one twice; for
+  /// different parameters that share memory; for a module that another living DataParallel trains;
+  /// and for zero3 (a module is one block). `job`, `module` and `optimizer` must outlive this
+  /// object.
   DataParallel(Job& job, torch::nn::Module& module, torch::optim::Optimizer& optimizer,
                DataParallelOptions options = {});
   /// The same without a Job (sync/strategy_context.h), for ranks of the simulated network.
@@ -104,14 +106,15 @@ class DataParallel final : public Saveable, public StepVoter {
   /// reports its global mean. Gradients of parameters that other DataParallels train are dropped;
   /// for a loss of several, call mean.backward() itself.
   void backward(const at::Tensor& mean);
-  /// The same for a loss summed over `count` items (tokens): weighted by count, not by sample.
-  /// ConfigError for a negative count. 0: a micro-batch without items.
+  /// The same for a loss summed over `count` items (tokens): weighted by count, not by sample. One
+  /// batch has either these or means. ConfigError for a negative count. 0: a micro-batch without
+  /// items.
   void backward(const at::Tensor& sum, std::int64_t count);
   /// Ends the micro-batch. True if a global batch was applied; gradients are undefined afterwards.
   /// Throws StepRefused on every rank (nothing was applied) if one rank saw a NaN beyond the
-  /// budget, or had a parameter replaced since the start; if no rank called backward(); or if all
-  /// counts are 0 and the loss is not. Throws UnevenInput naming a rank whose loop has ended; or
-  /// the communicator's error.
+  /// budget, or had a parameter replaced since the start; if no rank called backward(); if some
+  /// losses are means and others sums; or if all counts are 0 and the loss is not. Throws
+  /// UnevenInput naming a rank whose loop has ended; or the communicator's error.
   bool step();
   /// The global batches that have ended since the last call, oldest first, at most the last 1,000.
   /// One step() may end two: a rank without a share of a short batch takes part in it before step()

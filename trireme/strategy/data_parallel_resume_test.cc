@@ -62,6 +62,26 @@ TEST(DataParallel, AStateBeforeTheFirstStepChangesNoUpdate) {
   }
 }
 
+// The momentum of zeros that state() made must not outlive the DataParallel.
+TEST(DataParallel, AStateBeforeTheFirstStepChangesNoUpdateOfTheNextDataParallel) {
+  const auto trained = [](const std::string& sync, bool saved) {
+    std::string hash;
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      at::manual_seed(7);
+      Net net;
+      torch::optim::SGD sgd(net.parameters(),
+                            torch::optim::SGDOptions(0.1).momentum(0.9).dampening(0.5));
+      if (saved) DataParallel({.world = rank.world.get()}, net, sgd, {.sync = sync}).state();
+      DataParallel parallel({.world = rank.world.get()}, net, sgd, {.sync = sync});
+      mean_loss(net, rank.rank, 1).backward();
+      parallel.step();
+      if (rank.rank == 0) hash = parallel.weights_hash();
+    });
+    return hash;
+  };
+  for (const char* sync : {"plain", "zero1"}) EXPECT_EQ(trained(sync, true), trained(sync, false));
+}
+
 // Resumes before the third batch: rank 0 takes part in it before its loop begins. So does one that
 // takes the place of another DataParallel.
 TEST(DataParallel, KnowsThatTheFirstBatchAfterAResumeMayHaveNoShareForARank) {

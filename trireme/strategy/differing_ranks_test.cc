@@ -70,7 +70,29 @@ TEST(BadInput, RanksWhoseOptimizersHaveOtherStatesAreRefused) {
       if (rank.rank == 0) step();
       EXPECT_THAT(
           said<MismatchError>([&] { DataParallel(env, net, adam, {.sync = sync}); }),
-          AllOf(HasSubstr("rank 1 trains with"), HasSubstr("rank 0 with"), HasSubstr(", state ")));
+          AllOf(HasSubstr("rank 1 trains with"), HasSubstr("rank 0 with"), HasSubstr(", state "),
+                HasSubstr("load its state on all ranks or on none")));
+    });
+  }
+}
+
+// A momentum of zeros counts only with dampening: the first update then takes a part of the
+// gradient, and else all of it.
+TEST(BadInput, AMomentumOfZerosOnOneRankIsRefusedIfItChangesTheFirstUpdate) {
+  for (const double dampening : {0.0, 0.5}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Net net;
+      torch::optim::SGD sgd(net.parameters(),
+                            torch::optim::SGDOptions(0.1).momentum(0.9).dampening(dampening));
+      if (rank.rank == 1)
+        for (const at::Tensor& parameter : net.parameters()) {
+          auto state = std::make_unique<torch::optim::SGDParamState>();
+          state->momentum_buffer(at::zeros_like(parameter.detach()));
+          sgd.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
+        }
+      const std::string refusal =
+          said<MismatchError>([&] { DataParallel({.world = rank.world.get()}, net, sgd); });
+      EXPECT_EQ(refusal.find(", state ") != refusal.npos, dampening != 0) << refusal;
     });
   }
 }
@@ -106,6 +128,11 @@ TEST(BadInput, RanksWhoseStrategiesDifferAreRefusedWithBoth) {
                            AdamW{.beta1 = other ? 0.5 : 0.9});
                 }),
                 AllOf(HasSubstr("\"beta1\":0.5"), HasSubstr("\"beta1\":0.9")));
+    EXPECT_THAT(said<MismatchError>([&] {
+                  Strategy({.world = rank.world.get()}, small_model(), {},
+                           Adafactor{.epsilon = other ? 1e-3 : 0});
+                }),
+                HasSubstr("\"factored_epsilon\":0.001"));
   });
 }
 
@@ -151,6 +178,31 @@ TEST(BadInput, LearningRatesThatDifferAreRefusedOnAllRanks) {
       EXPECT_THAT(said<StepRefused>([&] { one->step(1, kSquares); }), no_number);
     }
   });
+}
+
+// Without a Sampler a mean would weigh as one item, a sum over 8 items as 8.
+TEST(BadInput, AMeanBesideASumIsRefusedOnAllRanks) {
+  for (const char* sync : {"plain", "zero1"}) {
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      Net net;
+      torch::optim::SGD sgd(net.parameters(), 0.1);
+      DataParallel parallel({.world = rank.world.get()}, net, sgd, {.sync = sync});
+      const auto step = [&](bool mean, std::int64_t count) {
+        const at::Tensor loss = loss_of(net, rank.rank);
+        mean ? parallel.backward(loss)
+             : parallel.backward(loss * static_cast<double>(count), count);
+        return parallel.step();
+      };
+      const std::string before = parallel.weights_hash();
+      EXPECT_THAT(said<StepRefused>([&] { step(rank.rank == 0, 8); }),
+                  AllOf(HasSubstr("rank 1 refused"), HasSubstr("a sum over items"),
+                        HasSubstr("rank 0 a mean"), HasSubstr("backward(sum, count)")));
+      EXPECT_EQ(parallel.weights_hash(), before);
+      EXPECT_TRUE(step(true, 0));
+      EXPECT_TRUE(step(false, 8));
+      EXPECT_TRUE(step(rank.rank == 0, 0));  // a micro-batch without items
+    });
+  }
 }
 
 TEST(BadInput, ARankThatComputesOtherBitsIsRefusedWithBothValues) {

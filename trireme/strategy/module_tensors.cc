@@ -190,7 +190,7 @@ std::string settings_of(const ModuleTensors& contents, const DataParallelOptions
          counted(static_cast<std::int64_t>(optimizer.param_groups().size()), "group") + groups;
 }
 
-// Zeros change no update, and own_state() makes them on the ranks that call it.
+// own_state() makes zeros on the ranks that call it. They change no update unless SGD dampens it.
 std::string state_text(const ModuleTensors& contents, torch::optim::Optimizer& optimizer) {
   const auto& kept = optimizer.state();
   std::string all;
@@ -198,9 +198,10 @@ std::string state_text(const ModuleTensors& contents, torch::optim::Optimizer& o
     if (kept.find(parameter.unsafeGetTensorImpl()) == kept.end()) continue;
     if (const std::int64_t count = updates(optimizer, parameter); count > 0)
       all += name + " " + std::to_string(count) + "\n";
+    const bool zeros_count = dampens(optimizer, parameter);
     for (const auto& [kind, tensor] : state_tensors(optimizer, parameter)) {
       const at::Tensor content = tensor::on_host(tensor.detach().contiguous());
-      if (content.count_nonzero().item<std::int64_t>() == 0) continue;
+      if (!zeros_count && content.count_nonzero().item<std::int64_t>() == 0) continue;
       const Buffer buffer = tensor::to_buffer(content);
       all += std::to_string(tensor_hash({.name = name + "." + kind,
                                          .dtype = buffer.dtype,

@@ -35,7 +35,7 @@ std::string settings_of(const ModuleTensors& tensors, const DataParallelOptions&
                         const torch::optim::Optimizer& optimizer);
 
 /// ", state 1f2e3d4c5b6a7988": a hash of what the optimizer has from steps before, or "" if it has
-/// nothing but zeros. Call it when settings_of() may be called.
+/// nothing that changes an update. Call it when settings_of() may be called.
 std::string state_text(const ModuleTensors& tensors, torch::optim::Optimizer& optimizer);
 
 /// Finds changes to a module's parameters since the start, because gradients of new or replaced

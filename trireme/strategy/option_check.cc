@@ -51,7 +51,7 @@ class Check {
   SyncPlan all() const {
     mesh();
     sequence();
-    if (options_.pipeline != 1) pipeline();
+    options_.pipeline == 1 ? no_pipeline() : pipeline();
     together("parallel.tensor", options_.tensor);
     together("parallel.context", options_.context);
     together("parallel.expert", options_.expert);
@@ -115,6 +115,13 @@ class Check {
     if (options_.noise_scale)
       refuse("train.noise_scale cannot be combined with " + axis,
              "Leave it out: a rank sees a part of each gradient.");
+  }
+
+  void no_pipeline() const {
+    if (options_.chunks != 0)
+      refuse("parallel.chunks = " + text(options_.chunks) +
+                 " cannot be combined with parallel.pipeline = 1",
+             "Each rank has the whole model: leave it out, or set parallel.pipeline.");
   }
 
   void pipeline() const {

@@ -115,7 +115,7 @@ parallel::Replica replica_of(const parallel::ModelParts& parts, optim::Optimizer
   for (const NamedShard& shard : optimizer.state())
     copy.moments.push_back(tensor::to_buffer(shard.local));
   for (const auto& [name, buffer] : parts.buffers())
-    if (c10::isFloatingType(buffer.scalar_type()) && buffer.numel() > 0 && !parts.is_frozen(name))
+    if (parallel::is_mixed(buffer) && !parts.is_frozen(name))
       copy.buffers.push_back(buffer.detach());
   return copy;
 }

@@ -11,6 +11,7 @@
 #include "trireme/layers/tensor/layers.h"
 #include "trireme/layers/tensor/part.h"
 #include "trireme/layers/tensor/regions.h"
+#include "trireme/memory/recompute.h"
 #include "trireme/models/models.h"
 #include "trireme/models/module_block.h"
 #include "trireme/placement/stage.h"
@@ -339,6 +340,27 @@ TEST(TensorLayers, RefuseAPipelineCutBetweenCutLogitsAndTheirReader) {
     EXPECT_EQ(refused(head + 2), "");
     const c10::AutoGradMode off(false);  // logits are whole
     EXPECT_EQ(refused(head + 1), "");
+  });
+}
+
+// Its first run, without gradients, gives whole logits, the second a rank's columns.
+TEST(TensorLayers, RefuseToRecomputeAHeadWhoseLogitsAnotherBlockReads) {
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    const models::LayersScope layers(parallel::tensor_layers(*rank.world, false));
+    models::Blocks blocks =
+        models::make_gpt({.layers = 1, .heads = 2, .width = 8, .block = kLength, .vocab = kVocab});
+    blocks.add("after", [] { return torch::nn::Identity(); });
+    parallel::Stage stage(blocks, 1);
+    stage.recompute({.kind = memory::Recompute::Full});
+    const at::Tensor loss = token_loss()(stage.forward(text(), 0), text());
+    try {
+      loss.backward();
+      ADD_FAILURE() << "was not refused";
+    } catch (const ConfigError& error) {
+      const std::string said = error.what();
+      EXPECT_NE(said.find("computed again"), std::string::npos) << said;
+      EXPECT_NE(said.find("logits"), std::string::npos) << said;
+    }
   });
 }
 

@@ -65,6 +65,11 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
       plan_(plan_of(options, env)),
       sync_(make_sync(options, barrier)) {}
 
+// The optimizer may be trained further, as if its state had never been read.
+TrainedModule::~TrainedModule() {
+  for (const std::size_t i : made_) forget_state(optimizer_, updated(i));
+}
+
 // First the ranks' models are compared, since ranks allocate together what their own model's
 // parameters take. Then their settings, which say what else they do together.
 std::unique_ptr<ParameterSync> TrainedModule::make_sync(const DataParallelOptions& options,

@@ -31,6 +31,8 @@ class TrainedModule {
   TrainedModule(const StrategyContext& env, torch::nn::Module& module,
                 torch::optim::Optimizer& optimizer, const DataParallelOptions& options,
                 const std::function<Work()>& barrier);
+  ~TrainedModule();
+  TrainedModule(const TrainedModule&) = delete;
 
   const ModuleTensors& tensors() const noexcept { return tensors_; }
   const SyncPlan& plan() const noexcept { return plan_; }

@@ -162,18 +162,20 @@ struct TextField {
 };
 
 enum Outcome : std::int64_t { kRefused, kOk, kOverflow };
+enum Flag : std::int64_t { kHasGradient = 1, kHasMeans = 2, kHasSums = 4 };
+constexpr int kFlagBits = 3;
 
 struct VoteRecord {
   Outcome outcome = kRefused;
   std::int64_t exit_code = 0, stop_signal = 0, count = 0;
   double squares = 0;
   std::int64_t busy = 0, passes = 0, micro_batches = 0;  // times in ns
-  std::int64_t trains_and_rates = 0;  // bit 0: trains, the others: hash_of(rates)
+  std::int64_t flags_and_rates = 0;  // bits 0 to 2: Flag, the others: hash_of(rates)
   double first_rate = 0;
   TextField<184> reason;
   TextField<120> advice;
-  bool trains() const { return (trains_and_rates & 1) != 0; }
-  std::int64_t rates() const { return trains_and_rates >> 1; }
+  bool has(Flag flag) const { return (flags_and_rates & flag) != 0; }
+  std::int64_t rates() const { return flags_and_rates >> kFlagBits; }
 };
 
 // A hash of the rates' bits; 0 if there are none.
@@ -231,7 +233,10 @@ Vote::Vote(comm::Communicator& world, const LocalVote& local_vote)
   mine.busy = local_vote.time.busy.count();
   mine.passes = local_vote.time.passes.count();
   mine.micro_batches = local_vote.time.micro_batches;
-  mine.trains_and_rates = hash_of(local_vote.rates) << 1 | (local_vote.trains ? 1 : 0);
+  mine.flags_and_rates = hash_of(local_vote.rates) << kFlagBits;
+  if (local_vote.trains) mine.flags_and_rates |= kHasGradient;
+  if (local_vote.means) mine.flags_and_rates |= kHasMeans;
+  if (local_vote.sums) mine.flags_and_rates |= kHasSums;
   if (!local_vote.rates.empty()) mine.first_rate = local_vote.rates.front();
   mine.reason.write(local_vote.reason);
   mine.advice.write(local_vote.advice);
@@ -248,7 +253,7 @@ Verdict Vote::result() const {
     verdict.squares += record.squares;
     verdict.times.push_back({Duration(record.busy), Duration(record.passes),
                              static_cast<std::uint32_t>(record.micro_batches)});
-    verdict.trains |= record.trains();
+    verdict.trains |= record.has(kHasGradient);
     const bool refused = record.outcome == kRefused, overflow = record.outcome == kOverflow;
     // A refusal takes precedence over an overflow, even one of a lower rank.
     if (!verdict.ok || (!refused && (!overflow || verdict.overflow))) continue;
@@ -260,6 +265,7 @@ Verdict Vote::result() const {
     verdict.advice = record.advice.read();
   }
   compare_rates(verdict);
+  compare_losses(verdict);
   return verdict;
 }
 
@@ -283,6 +289,27 @@ void Vote::compare_rates(Verdict& verdict) const {
                              of_rank;
   verdict.advice =
       "Set it alike on all ranks, by the number of steps done and not of calls of step()";
+}
+
+// A mean is weighted by samples and a sum by its items, so gradients of both do not add up.
+void Vote::compare_losses(Verdict& verdict) const {
+  const std::vector<VoteRecord>& all = state_->all;
+  const auto first_with = [&](Flag flag) {
+    return std::find_if(all.begin(), all.end(),
+                        [flag](const VoteRecord& one) { return one.has(flag); });
+  };
+  const auto mean = first_with(kHasMeans), sum = first_with(kHasSums);
+  if (!verdict.ok || mean == all.end() || sum == all.end()) return;
+  verdict.ok = false;
+  verdict.refusing_rank = static_cast<int>(sum - all.begin());
+  verdict.exit_code = static_cast<int>(ExitCode::UserCode);
+  verdict.reason = sum == mean
+                       ? "its loss is a mean in one micro-batch of the batch and a sum in another"
+                       : "its loss is a sum over items, that of rank " +
+                             std::to_string(mean - all.begin()) + " a mean over samples";
+  verdict.advice =
+      "Call backward(mean) in every micro-batch of every rank, or backward(sum, count) in every "
+      "one";
 }
 
 void throw_if_refused(const Verdict& verdict, int rank, const std::string& host, long step) {

@@ -60,6 +60,8 @@ struct LocalVote {
   /// A gradient overflowed fp16 (strategy/loss_scale.h). No refusal: all ranks skip the step.
   bool overflow = false;
   bool trains = true;  // a gradient came, or this rank cannot tell
+  /// Gradients came of a loss averaged over samples; of one summed over another number of items.
+  bool means = false, sums = false;
   /// Learning rates of this rank's update, by parameter group, which must be equal on all ranks;
   /// empty: not compared.
   std::vector<double> rates = {};
@@ -112,6 +114,7 @@ class Vote {
  private:
   struct State;
   void compare_rates(Verdict& verdict) const;
+  void compare_losses(Verdict& verdict) const;
   std::shared_ptr<State> state_;
   Work work_;
 };

@@ -19,11 +19,13 @@ using Named = std::vector<std::pair<std::string, at::Tensor>>;
 
 constexpr const char* kOther = "an optimizer of its own";
 
+// Made if there is none. Null: a user's optimizer, derived from LibTorch's, has made a state of
+// another type.
 template <class State>
-State& state_of(Optimizer& optimizer, const at::Tensor& parameter) {
+State* state_of(Optimizer& optimizer, const at::Tensor& parameter) {
   auto& slot = optimizer.state()[parameter.unsafeGetTensorImpl()];
   if (!slot) slot = std::make_unique<State>();
-  return static_cast<State&>(*slot);
+  return dynamic_cast<State*>(slot.get());
 }
 
 template <class Options>
@@ -41,47 +43,51 @@ at::Tensor moment(const at::Tensor& existing, const at::Tensor& parameter) {
 
 template <class State, class Options>
 Named adam_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
-  auto& state = state_of<State>(optimizer, parameter);
-  state.exp_avg(moment(state.exp_avg(), parameter));
-  state.exp_avg_sq(moment(state.exp_avg_sq(), parameter));
-  Named named = {{"exp_avg", state.exp_avg()}, {"exp_avg_sq", state.exp_avg_sq()}};
+  State* const state = state_of<State>(optimizer, parameter);
+  if (state == nullptr) return {};
+  state->exp_avg(moment(state->exp_avg(), parameter));
+  state->exp_avg_sq(moment(state->exp_avg_sq(), parameter));
+  Named named = {{"exp_avg", state->exp_avg()}, {"exp_avg_sq", state->exp_avg_sq()}};
   if (options_of<Options>(optimizer, parameter).amsgrad()) {
-    state.max_exp_avg_sq(moment(state.max_exp_avg_sq(), parameter));
-    named.emplace_back("max_exp_avg_sq", state.max_exp_avg_sq());
+    state->max_exp_avg_sq(moment(state->max_exp_avg_sq(), parameter));
+    named.emplace_back("max_exp_avg_sq", state->max_exp_avg_sq());
   }
   return named;
 }
 
 Named sgd_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
   if (options_of<torch::optim::SGDOptions>(optimizer, parameter).momentum() == 0) return {};
-  auto& state = state_of<torch::optim::SGDParamState>(optimizer, parameter);
-  state.momentum_buffer(moment(state.momentum_buffer(), parameter));
-  return {{"momentum_buffer", state.momentum_buffer()}};
+  auto* const state = state_of<torch::optim::SGDParamState>(optimizer, parameter);
+  if (state == nullptr) return {};
+  state->momentum_buffer(moment(state->momentum_buffer(), parameter));
+  return {{"momentum_buffer", state->momentum_buffer()}};
 }
 
 Named rmsprop_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
   const auto& options = options_of<torch::optim::RMSpropOptions>(optimizer, parameter);
-  auto& state = state_of<torch::optim::RMSpropParamState>(optimizer, parameter);
-  state.square_avg(moment(state.square_avg(), parameter));
-  Named named = {{"square_avg", state.square_avg()}};
+  auto* const state = state_of<torch::optim::RMSpropParamState>(optimizer, parameter);
+  if (state == nullptr) return {};
+  state->square_avg(moment(state->square_avg(), parameter));
+  Named named = {{"square_avg", state->square_avg()}};
   if (options.momentum() > 0) {
-    state.momentum_buffer(moment(state.momentum_buffer(), parameter));
-    named.emplace_back("momentum_buffer", state.momentum_buffer());
+    state->momentum_buffer(moment(state->momentum_buffer(), parameter));
+    named.emplace_back("momentum_buffer", state->momentum_buffer());
   }
   if (options.centered()) {
-    state.grad_avg(moment(state.grad_avg(), parameter));
-    named.emplace_back("grad_avg", state.grad_avg());
+    state->grad_avg(moment(state->grad_avg(), parameter));
+    named.emplace_back("grad_avg", state->grad_avg());
   }
   return named;
 }
 
 Named adagrad_tensors(Optimizer& optimizer, const at::Tensor& parameter) {
-  auto& state = state_of<torch::optim::AdagradParamState>(optimizer, parameter);
-  if (!state.sum().defined()) {
+  auto* const state = state_of<torch::optim::AdagradParamState>(optimizer, parameter);
+  if (state == nullptr) return {};
+  if (!state->sum().defined()) {
     const auto& options = options_of<torch::optim::AdagradOptions>(optimizer, parameter);
-    state.sum(at::full_like(parameter.detach(), options.initial_accumulator_value()));
+    state->sum(at::full_like(parameter.detach(), options.initial_accumulator_value()));
   }
-  return {{"sum", state.sum()}};
+  return {{"sum", state->sum()}};
 }
 
 // Name types in full: trireme::AdamW would be found before torch::optim::AdamW.
@@ -93,14 +99,17 @@ bool is(const Optimizer& optimizer) {
 // Calls visit(state) with the parameter's state if it counts updates.
 template <class Visit>
 void with_step(Optimizer& optimizer, const at::Tensor& parameter, Visit visit) {
+  const auto visit_known = [&](auto* state) {
+    if (state != nullptr) visit(*state);
+  };
   if (is<torch::optim::Adam>(optimizer))
-    visit(state_of<torch::optim::AdamParamState>(optimizer, parameter));
+    visit_known(state_of<torch::optim::AdamParamState>(optimizer, parameter));
   if (is<torch::optim::AdamW>(optimizer))
-    visit(state_of<torch::optim::AdamWParamState>(optimizer, parameter));
+    visit_known(state_of<torch::optim::AdamWParamState>(optimizer, parameter));
   if (is<torch::optim::RMSprop>(optimizer))
-    visit(state_of<torch::optim::RMSpropParamState>(optimizer, parameter));
+    visit_known(state_of<torch::optim::RMSpropParamState>(optimizer, parameter));
   if (is<torch::optim::Adagrad>(optimizer))
-    visit(state_of<torch::optim::AdagradParamState>(optimizer, parameter));
+    visit_known(state_of<torch::optim::AdagradParamState>(optimizer, parameter));
 }
 
 }  // namespace
@@ -253,6 +262,12 @@ bool lacks_momentum(Optimizer& optimizer, const at::Tensor& parameter) {
   return is<torch::optim::SGD>(optimizer) &&
          options_of<torch::optim::SGDOptions>(optimizer, parameter).momentum() != 0 &&
          kept.find(parameter.unsafeGetTensorImpl()) == kept.end();
+}
+
+bool dampens(Optimizer& optimizer, const at::Tensor& parameter) {
+  if (!is<torch::optim::SGD>(optimizer)) return false;
+  const auto& options = options_of<torch::optim::SGDOptions>(optimizer, parameter);
+  return options.momentum() != 0 && options.dampening() != 0;
 }
 
 bool has_momentum(Optimizer& optimizer, const at::Tensor& parameter) {

@@ -45,13 +45,15 @@ void forget_state(torch::optim::Optimizer& optimizer, const at::Tensor& paramete
 void make_expected_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
 
 /// "exp_avg", "exp_avg_sq" ... of one parameter; if no step was taken yet, makes those with which
-/// the optimizer starts: zeros, or Adagrad's initial_accumulator_value. Empty for an optimizer of
-/// another type. They change no update, except SGD's with dampening: its first update takes the
-/// whole gradient as momentum if there is none.
+/// the optimizer starts: zeros, or Adagrad's initial_accumulator_value. Empty for an optimizer or a
+/// state of another type. They change no update, except where SGD dampens().
 std::vector<std::pair<std::string, at::Tensor>> state_tensors(torch::optim::Optimizer& optimizer,
                                                               const at::Tensor& parameter);
 /// Whether SGD with momentum has no momentum of the parameter yet. False for other optimizers.
 bool lacks_momentum(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
+/// Whether SGD's first update of the parameter depends on whether a momentum of zeros exists. With
+/// dampening the update takes the whole gradient as momentum if there is none, and else a part.
+bool dampens(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
 /// Whether SGD's momentum of the parameter has an element other than zero.
 bool has_momentum(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
 /// The number of updates, as Adam's bias correction counts them; 0 if the optimizer counts none.

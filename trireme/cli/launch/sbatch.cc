@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <string_view>
 
 #include "trireme/base/shell_word.h"
 #include "trireme/base/words.h"
@@ -23,11 +24,35 @@ void check_word(const std::string& what, const std::string& word, const char* mo
          "Use letters, digits and " + std::string(more) + ".");
 }
 
+// Removes a number from the front of `text`; false if there is none.
+bool take_number(std::string_view& text) {
+  const std::size_t end = std::min(text.find_first_not_of("0123456789"), text.size());
+  text.remove_prefix(end);
+  return end > 0;
+}
+
+// "90", "90:30", "12:00:00", "1-12", "1-12:30" or "1-12:30:00" (man sbatch).
+void check_time(const std::string& time) {
+  std::string_view rest = time;
+  bool good = take_number(rest);
+  if (rest.starts_with('-')) {
+    rest.remove_prefix(1);
+    good = good && take_number(rest);
+  }
+  for (int part = 0; part < 2 && rest.starts_with(':'); ++part) {
+    rest.remove_prefix(1);
+    good = good && take_number(rest);
+  }
+  if (good && rest.empty()) return;
+  refuse("launch", "\"" + time + "\" is no time limit of Slurm",
+         "Write hours:minutes:seconds (12:00:00), days-hours (1-12) or minutes (90).");
+}
+
 }  // namespace
 
 std::string sbatch_script(const SbatchJob& job) {
   check_word("job name", job.name, "_-.");
-  check_word("time", job.time, ":-");
+  check_time(job.time);
   if (job.nodes < 1 || job.ranks % job.nodes != 0) {
     refuse("launch",
            counted(job.ranks, "rank") + " cannot be divided among " + counted(job.nodes, "node"),

@@ -49,5 +49,17 @@ TEST(Sbatch, WhatIsNoJobIsRefused) {
   EXPECT_THROW(sbatch_script(odd), ConfigError);
 }
 
+TEST(Sbatch, OnlyTimesOfSlurmAreTaken) {
+  SbatchJob one = job();
+  for (const char* good : {"90", "90:30", "12:00:00", "1-12", "1-12:30", "1-12:30:00"}) {
+    one.time = good;
+    EXPECT_THAT(sbatch_script(one), HasSubstr("#SBATCH --time=" + one.time + "\n"));
+  }
+  for (const char* bad : {"foo", "12h", ":30", "12:", "1-", "-1", "1-2-3", "1:2:3:4", "1:2-3"}) {
+    one.time = bad;
+    EXPECT_THROW(sbatch_script(one), ConfigError) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace trireme::cli::sbatch_test

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "trireme/base/file.h"
+#include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/refuse.h"
@@ -24,7 +25,8 @@ struct ShowPartitionOptions {
 
 plan::PartitionOptions partition_options(const ShowPartitionOptions& options) {
   if (!(options.slack >= 0)) {
-    refuse("show", "--slack is negative", "Write 0.05 for a stage 5 % longer.");
+    refuse("show", "--slack " + number_text(options.slack) + " is no number of at least 0",
+           "Write 0.05 for a stage 5 % longer.");
   }
   plan::PartitionOptions result{.stages = options.stages, .slack = options.slack};
   if (!options.memory.empty()) {

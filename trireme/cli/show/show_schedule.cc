@@ -63,6 +63,19 @@ bool is_file(const std::string& name) {
   return name.find_first_of("./") != std::string::npos || std::filesystem::exists(name, none);
 }
 
+constexpr int kMostStages = 1'000;
+
+// A larger schedule takes minutes and gigabytes to draw.
+void check_size(std::int64_t stages, std::int64_t microbatches) {
+  constexpr std::int64_t kMostPasses = 1'000'000;
+  if (stages <= kMostStages && microbatches <= kMostPasses / stages) return;
+  refuse("show",
+         counted(stages, "stage") + " and " +
+             counted(microbatches, "micro-batch", "micro-batches") + " are too many to draw",
+         "Use fewer: stages are at most " + grouped(kMostStages) +
+             ", stages times micro-batches at most " + grouped(kMostPasses) + ".");
+}
+
 plan::Schedule read(const ShowScheduleOptions& options) {
   if (options.stages != 0 || options.microbatches != 0 || options.ranks != 0) {
     refuse("show", "a file says itself how many stages, ranks and micro-batches there are",
@@ -72,31 +85,22 @@ plan::Schedule read(const ShowScheduleOptions& options) {
       options.name, "",
       {.operation = "show",
        .advice = "Name a file of a schedule or one of those that `show schedule` lists."});
-  return plan::parse_schedule(text, options.name);
+  plan::Schedule schedule = plan::parse_schedule(text, options.name);
+  check_size(schedule.stages(), schedule.microbatches());
+  return schedule;
 }
 
-// A larger schedule takes minutes and gigabytes to draw.
-void check_size(const ShowScheduleOptions& options) {
-  constexpr std::int64_t kMostPasses = 1'000'000;
-  const std::int64_t stages = options.stages != 0 ? options.stages : 4;
-  const std::int64_t microbatches = options.microbatches != 0 ? options.microbatches : 8;
-  if (microbatches > kMostPasses / stages)
-    refuse("show",
-           counted(stages, "stage") + " and " +
-               counted(microbatches, "micro-batch", "micro-batches") + " are too many to draw",
-           "Use fewer: stages times micro-batches are at most " + grouped(kMostPasses) + ".");
+plan::Schedule generated(const ShowScheduleOptions& options) {
+  const int stages = options.stages != 0 ? options.stages : 4;
+  const int microbatches = options.microbatches != 0 ? options.microbatches : 8;
+  check_size(stages, microbatches);
+  return plan::make_schedule(
+      options.name, {.ranks = options.ranks, .stages = stages, .microbatches = microbatches});
 }
 
 show::DrawnSchedule drawn(const ShowScheduleOptions& options) {
   const bool file = is_file(options.name);
-  if (!file) check_size(options);
-  plan::Schedule schedule =
-      file ? read(options)
-           : plan::make_schedule(
-                 options.name,
-                 {.ranks = options.ranks,
-                  .stages = options.stages != 0 ? options.stages : 4,
-                  .microbatches = options.microbatches != 0 ? options.microbatches : 8});
+  plan::Schedule schedule = file ? read(options) : generated(options);
   std::string about = file ? "" : std::string(plan::schedule_named(options.name).about);
   if (file) about = plan::why_not_trained(schedule);
   if (options.recompute) {
@@ -165,7 +169,7 @@ void declare_show_schedule(Command& command) {
   command.option("NAME", options.name, "1f1b, ..., or a file of a schedule; none: list")
       .completes(std::move(names));
   command.option("--stages", options.stages, "Into how many the model is cut (4)")
-      .between(1, 1'000);
+      .between(1, kMostStages);
   command.option("--microbatches", options.microbatches, "In a batch (8)").at_least(1);
   command
       .option("--ranks", options.ranks,

@@ -33,9 +33,9 @@ void print_text(const TrainedModel& model, const train::Evaluation& result,
                 std::optional<double> trigram, const std::string& source) {
   const train::DataWords& words = model.settings.model.data->words();
   const std::string unit = words.unit.empty() ? "" : " " + words.unit;
-  std::printf("after step %s: validation loss %.4f%s over %s %s of %s\n",
-              grouped(model.steps_done).c_str(), result.loss, unit.c_str(),
-              grouped(static_cast<long>(result.count)).c_str(), words.counted.c_str(),
+  std::printf("after step %s: validation loss %s%s over %s %s of %s\n",
+              grouped(model.steps_done).c_str(), formatted("%.4f", result.loss).c_str(),
+              unit.c_str(), grouped(static_cast<long>(result.count)).c_str(), words.counted.c_str(),
               source.c_str());
   if (result.accuracy) std::printf("%.2f %% of the answers are right\n", 100 * *result.accuracy);
   if (trigram) std::printf("a byte trigram with back-off has %.4f over all of it\n", *trigram);
@@ -75,7 +75,7 @@ void declare_eval(Command& command) {
   command.about("Loss of a trained run on held-out data")
       .footer("Example:\n  trireme eval runs/gpt-nano");
   command.option("RUN", options.run, "Folder that train printed").required();
-  command.option("--data", options.data, "Other data (default: the run's own)");
+  command.option("--data", options.data, "Other data (default: the run's own)").filled();
   command
       .option("--samples,--sequences", options.samples,
               "How many, spread evenly (default: train.validate_sequences)")

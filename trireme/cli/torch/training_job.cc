@@ -46,7 +46,7 @@ void add_training_options(Command& command, TrainingJobOptions& options) {
       .completes(choices("comm.algorithm"));
   command.option("--link", options.link,
                  "comm.link: latency and rate of the links of --transport sim (25us,1GB/s)");
-  command.option("--data", options.data, "data.path: a file or a folder, any bytes");
+  command.option("--data", options.data, "data.path: a file or a folder, any bytes").filled();
   std::vector<std::string> keys;
   for (const config::Key& key : schema.keys()) keys.push_back(key.name + "=");
   command.option("--set", options.set, "key=value, as often as wanted")

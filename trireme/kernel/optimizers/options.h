@@ -101,13 +101,13 @@ struct Adafactor {
 
   static constexpr std::string_view kName = "adafactor";
   static constexpr int kMoments = 0;  // per element of a matrix
-  static auto numbers(auto& in, auto& clip) {
-    return std::tie(in.learning_rate, in.beta2_decay, in.smallest_scale, clip, in.weight_decay,
-                    in.groups);
+  static auto numbers(auto& in, auto& clip, auto& epsilon) {
+    return std::tie(in.learning_rate, in.beta2_decay, epsilon, in.smallest_scale, clip,
+                    in.weight_decay, in.groups);
   }
-  static auto numbers(auto& keys) { return numbers(keys, keys.update_clip); }
-  static auto numbers(Adafactor& in) { return numbers(in, in.clip); }
-  static auto numbers(const Adafactor& in) { return numbers(in, in.clip); }
+  static auto numbers(auto& keys) { return numbers(keys, keys.update_clip, keys.factored_epsilon); }
+  static auto numbers(Adafactor& in) { return numbers(in, in.clip, in.epsilon); }
+  static auto numbers(const Adafactor& in) { return numbers(in, in.clip, in.epsilon); }
   std::vector<std::string> state() const;  // of vectors only
   using Rules = kernel::RuleList<kernel::FactoredDirection, kernel::AverageSquares>;
 };

@@ -31,7 +31,7 @@ struct OptimizerKeys {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
   double momentum = 0, dampening = 0;
   bool nesterov = false;
-  double beta2_decay = -0.8, update_clip = 1, smallest_scale = 1e-3;
+  double beta2_decay = -0.8, update_clip = 1, smallest_scale = 1e-3, factored_epsilon = 0;
   double l1 = 0, initial_accumulator = 0.1;
   std::vector<ParameterGroup> groups = {};
 };

@@ -33,9 +33,9 @@ void check(const Graph& graph, const PartitionOptions& options) {
     throw ConfigError(what, {.operation = "partition", .advice = advice});
   };
   if (options.stages < 1 || options.stages > nodes) {
-    refuse(std::to_string(options.stages) + " stages of " + std::to_string(nodes) +
-               " nodes: each stage has at least one",
-           "Use 1 to " + std::to_string(nodes) + " stages.");
+    refuse(counted(options.stages, "stage") + " of " + counted(nodes, "node") +
+               ": each stage has at least one",
+           nodes == 1 ? "Use 1 stage." : "Use 1 to " + std::to_string(nodes) + " stages.");
   }
   for (const GraphNode& node : graph.nodes) {
     if (node.seconds >= 0 && std::isfinite(node.seconds) && node.weight_bytes >= 0 &&

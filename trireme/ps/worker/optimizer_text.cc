@@ -20,7 +20,8 @@ void from_json(const nlohmann::json& json, ParameterGroup& group) {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(OptimizerKeys, learning_rate, weight_decay, beta1, beta2,
                                    epsilon, momentum, dampening, nesterov, beta2_decay, update_clip,
-                                   smallest_scale, l1, initial_accumulator, groups)
+                                   smallest_scale, factored_epsilon, l1, initial_accumulator,
+                                   groups)
 
 namespace ps {
 

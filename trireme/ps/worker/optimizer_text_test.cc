@@ -14,6 +14,9 @@ TEST(OptimizerText, HasTheNumbersThatNoConfigurationKeyHas) {
   ASSERT_TRUE(std::holds_alternative<Ftrl>(read));
   EXPECT_EQ(std::get<Ftrl>(read).learning_rate, 0.5);
   EXPECT_EQ(std::get<Ftrl>(read).initial_accumulator, 1);
+  const OptimizerOptions factored = optimizer_from_text(to_text(Adafactor{.epsilon = 1e-3}));
+  ASSERT_TRUE(std::holds_alternative<Adafactor>(factored));
+  EXPECT_EQ(std::get<Adafactor>(factored).epsilon, 1e-3);
 }
 
 TEST(OptimizerText, ADifferenceIsTheFirstNumberThatIsAnother) {

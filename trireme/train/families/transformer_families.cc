@@ -164,7 +164,18 @@ std::vector<config::Key> gpt_keys() {
   return keys;
 }
 
+// Keys of mixtures, which change nothing without experts.
+void check_mixture_keys(const config::Config& config) {
+  if (config.integer("model.experts") != 0) return;
+  for (const char* key : {"model.top_k", "model.capacity_factor", "model.balance"})
+    if (config.value(key) != config.schema().find(key)->fallback)
+      throw ConfigError(std::string(key) + " = " + config::to_toml(config.value(key)) +
+                            " cannot be combined with model.experts = 0",
+                        {.operation = "config", .advice = "Leave it out, or set model.experts."});
+}
+
 TrainingModel make_gpt_model(const config::Config& config) {
+  check_mixture_keys(config);
   auto gpt = transformer_config<models::GptConfig>(config);
   gpt.vocab = config.integer("model.vocab");
   gpt.bias = config.boolean("model.bias");
