@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -40,10 +40,9 @@ double formula(const LinkCost& link, int ranks, double bytes) {
 }
 
 std::string constants(const LinkCost& link) {
-  char text[96];
-  std::snprintf(text, sizeof text, "alpha %.3g us, beta %.3g ns/B, gamma %.3g ns/B",
-                link.alpha * 1e6, link.beta * 1e9, link.gamma * 1e9);
-  return text;
+  return formatted("alpha %.3g us, ", link.alpha * 1e6) +
+         formatted("beta %.3g ns/B, ", link.beta * 1e9) +
+         formatted("gamma %.3g ns/B", link.gamma * 1e9);
 }
 
 // A link's cost, as measured or typical, and where it comes from.

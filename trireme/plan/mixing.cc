@@ -263,9 +263,7 @@ std::string describe(const Mixing& mixing, const MixingFacts& facts) {
   if (facts.left == 0)
     return text + ", at the mean after " +
            (period == 1 ? "every round" : std::to_string(period) + " rounds");
-  char gap[48];
-  std::snprintf(gap, sizeof gap, ", spectral gap %.3g a round", facts.gap);
-  return text + gap;
+  return text + formatted(", spectral gap %.3g a round", facts.gap);
 }
 
 }  // namespace trireme::inline v0::plan

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <sstream>
@@ -14,6 +13,7 @@
 #include "trireme/base/config/toml_nesting.h"
 #include "trireme/base/error.h"
 #include "trireme/base/transports.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -24,11 +24,7 @@ auto key_of(const Measurement& m) {
   return std::tie(m.collective, m.transport, m.ranks, m.algorithm, m.bytes);
 }
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4e", value);
-  return text;
-}
+std::string number(double value) { return formatted("%.4e", value); }
 
 [[noreturn]] void refuse(const std::string& path, const toml::source_region& where,
                          const std::string& what) {

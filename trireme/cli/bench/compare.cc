@@ -137,9 +137,7 @@ std::optional<double> last_validation(const ComparedRun& run) {
 }
 
 std::string fixed(std::optional<double> value, const char* format) {
-  char text[64];
-  if (value) std::snprintf(text, sizeof text, format, *value);
-  return value ? text : "-";
+  return value ? formatted(format, *value) : "-";
 }
 
 // If a run has no curves, only weights can be compared.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <optional>
 #include <set>
@@ -231,13 +230,12 @@ std::vector<SplitAdvice> suggestions_of(const Graph& graph, const PartitionOptio
                                                 ": split its layers over " + std::to_string(ranks) +
                                                 " ranks (parallel.tensor)"});
     } else if (options.stages > 1 && node.seconds > 1.1 * fair) {
-      char text[160];
-      std::snprintf(text, sizeof text,
-                    " alone takes %.2f ms, %.1f times a fair share: split its layers over %d ranks "
-                    "(parallel.tensor)",
-                    1e3 * node.seconds, node.seconds / fair,
-                    static_cast<int>(std::ceil(node.seconds / fair)));
-      found.push_back({static_cast<int>(i), node.name + text});
+      const double shares = node.seconds / fair;
+      found.push_back({static_cast<int>(i),
+                       node.name + formatted(" alone takes %.2f ms, ", 1e3 * node.seconds) +
+                           formatted("%.1f times a fair share: split its layers over ", shares) +
+                           std::to_string(static_cast<int>(std::ceil(shares))) +
+                           " ranks (parallel.tensor)"});
     }
   }
   return found;
@@ -271,12 +269,10 @@ std::optional<GraphPartition> cut_chain(const Graph& chain, const PartitionOptio
 
 std::string text_of(const GraphPartition& partition, const Graph& graph) {
   std::string text;
-  char line[160];
   for (std::size_t i = 0; i < partition.stages.size(); ++i) {
     const GraphStage& stage = partition.stages[i];
-    std::snprintf(line, sizeof line, "stage %zu  %.2f ms, %s", i, 1e3 * stage.seconds,
-                  bytes_text(stage.memory_bytes).c_str());
-    text += line;
+    text += "stage " + std::to_string(i) + formatted("  %.2f ms, ", 1e3 * stage.seconds) +
+            bytes_text(stage.memory_bytes);
     if (i + 1 < partition.stages.size()) text += ", sends " + bytes_text(stage.sent_bytes);
     text += ":";
     for (int node : stage.nodes) text += " " + graph.nodes[at(node)].name;

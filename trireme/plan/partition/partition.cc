@@ -115,11 +115,9 @@ void refuse_memory(const PartitionOptions& options, const std::string& advice) {
 }
 
 std::string imbalance_text(double slowest, double mean) {
-  char line[128];
-  std::snprintf(line, sizeof line,
-                "imbalance %.1f %%: the slowest stage takes %.2f ms, the mean is %.2f ms\n",
-                mean > 0 ? 100 * (slowest / mean - 1) : 0, slowest * 1e3, mean * 1e3);
-  return line;
+  return formatted("imbalance %.1f %%: ", mean > 0 ? 100 * (slowest / mean - 1) : 0) +
+         formatted("the slowest stage takes %.2f ms, ", slowest * 1e3) +
+         formatted("the mean is %.2f ms\n", mean * 1e3);
 }
 
 void check_stages(std::int64_t blocks, int stages) {
@@ -153,9 +151,8 @@ std::string text_of(const Partition& partition, std::span<const BlockCost> block
     if (stage.end - stage.first > 1) {
       range += " to " + blocks[static_cast<std::size_t>(stage.end - 1)].name;
     }
-    char time[32];
-    std::snprintf(time, sizeof time, "%.2f ms", stage.seconds * 1e3);
-    add(std::to_string(i).c_str(), range, time, bytes_text(stage.memory_bytes),
+    add(std::to_string(i).c_str(), range, formatted("%.2f ms", stage.seconds * 1e3),
+        bytes_text(stage.memory_bytes),
         i + 1 < partition.stages.size() ? bytes_text(stage.sent_bytes) : "");
   }
   return table + imbalance_text(partition.slowest(), partition.mean());

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -113,11 +112,7 @@ std::string message_line(const DrawnSchedule& drawn) {
 
 }  // namespace
 
-std::string time_text(double time) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", time);
-  return text;
-}
+std::string time_text(double time) { return formatted("%.6g", time); }
 
 DrawnSchedule draw(const std::string& name, std::string about, plan::Schedule schedule,
                    plan::PipelineTimes times) {

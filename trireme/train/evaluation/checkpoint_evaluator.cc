@@ -135,9 +135,7 @@ void CheckpointEvaluator::evaluate(std::int64_t step) {
 }
 
 std::string CheckpointEvaluator::with_unit(double loss) const {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4f", loss);
-  return text + (options_.unit.empty() ? "" : " " + options_.unit);
+  return formatted("%.4f", loss) + (options_.unit.empty() ? "" : " " + options_.unit);
 }
 
 void CheckpointEvaluator::conclude() const {
