@@ -2,7 +2,6 @@
 
 #include <signal.h>
 
-#include <cstring>
 #include <utility>
 
 #include "trireme/base/error.h"

@@ -1,6 +1,5 @@
 #include "trireme/show/strategies.h"
 
-#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <utility>

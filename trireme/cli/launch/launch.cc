@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "trireme/base/words.h"
 #include "trireme/cli/launch/own_run.h"

@@ -9,7 +9,6 @@
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/plan/link.h"
 #include "trireme/show/collective/collective.h"
-#include "trireme/show/collective/cost.h"
 #include "trireme/show/collective/recording.h"
 #include "trireme/show/drawing/picture.h"
 

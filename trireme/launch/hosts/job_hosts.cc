@@ -13,7 +13,6 @@
 #include "trireme/base/joined.h"
 #include "trireme/launch/hosts/spawn.h"
 #include "trireme/net/endpoint.h"
-#include "trireme/observe/machine.h"
 #include "trireme/rendezvous/own_address.h"
 #include "trireme/rendezvous/secret.h"
 

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "trireme/show/drawing/page.h"

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "trireme/base/words.h"
 #include "trireme/show/collective/collective.h"

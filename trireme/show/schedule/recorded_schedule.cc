@@ -1,7 +1,6 @@
 #include "trireme/show/schedule/recorded_schedule.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <limits>

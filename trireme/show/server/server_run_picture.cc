@@ -1,6 +1,5 @@
 // Draws a lane for each worker and server, their pushes, and bars of staleness and rates.
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 #include <vector>
