@@ -296,8 +296,7 @@ ComparedRun read_run(const std::string& folder) {
     refuse("compare",
            is_there(folder) ? folder + " has no recorded steps (events.jsonl) and no checkpoint"
                             : "there is no " + folder,
-           "Name the folder of a run, as train prints it, of a Log or of a "
-           "Checkpointer.");
+           "Name the folder of a run, as train prints it, of a Log or of a Checkpointer.");
   }
   return run;
 }
@@ -412,12 +411,11 @@ std::string staleness_plot(const std::vector<ComparedRun>& runs) {
   for (const ComparedRun& run : runs)
     for (const auto& [staleness, count] : run.staleness) together[staleness] += count;
   if (together.empty()) return {};
-  BarPlot plot{.title = "staleness of the gradients",
-               .subtitle =
-                   "updates by other workers between a gradient's weights and its own "
-                   "update",
-               .x_label = "staleness",
-               .y_label = "% of a run's gradients"};
+  BarPlot plot{
+      .title = "staleness of the gradients",
+      .subtitle = "updates by other workers between a gradient's weights and its own update",
+      .x_label = "staleness",
+      .y_label = "% of a run's gradients"};
   for (const CountBin& bin : doubling_bins(together)) plot.groups.push_back(bin.label);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (runs[i].staleness.empty()) continue;

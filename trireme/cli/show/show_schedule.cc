@@ -48,9 +48,8 @@ plan::PipelineTimes times_of(const std::string& text) {
   }
   if (!good || numbers.size() < 3 || numbers.size() > 4 || text.back() == ',') {
     refuse("show", "\"" + text + "\" are no times",
-           "Write those of a stage's forward pass, of its backward pass for the "
-           "inputs and for the weights, in any unit: 1,1,1; and, as a fourth, "
-           "of a message: 18.5,18.1,9.3,0.6.");
+           "Write those of a stage's forward pass, of its backward pass for the inputs and for the "
+           "weights, in any unit: 1,1,1; and, as a fourth, of a message: 18.5,18.1,9.3,0.6.");
   }
   return {{{numbers[0], numbers[1], numbers[2]}}, numbers.size() > 3 ? numbers[3] : 0};
 }
