@@ -73,11 +73,10 @@ Communication all_reduce_of_buckets(const Tuning* tuning, const std::string& pat
   const std::string over = transport == "auto" ? "shm" : transport;
   const std::size_t bucket = std::clamp<std::size_t>(bucket_bytes, 1, bytes);
   const double buckets = double(bytes) / double(bucket);  // the last one is smaller
-  if (tuning) {
+  if (tuning)
     if (const auto found = measured(*tuning, over, algorithm, ranks, bucket))
       return {found->seconds * buckets,
               found->algorithm + " as measured, " + path + " (" + tuning->machine + ")"};
-  }
   Link link = link_over(tuning, path, over);
   if (!link.measured)
     link.source += "; " + (tuning ? path + " has nothing of " + over : "not measured here") +

@@ -57,9 +57,8 @@ Number count_of(const toml::table& table, const char* key, const std::string& pa
 }
 
 Tuning read(const toml::table& table, const std::string& path) {
-  if (const auto version = count_of(table, "version", path); version != kVersion) {
+  if (const auto version = count_of(table, "version", path); version != kVersion)
     refuse(path, table.source(), "version " + std::to_string(version) + " is not known here");
-  }
   Tuning tuning;
   tuning.machine = table["machine"].value_or(std::string());
   if (const toml::table* links = table["link"].as_table()) {
@@ -104,17 +103,15 @@ std::optional<double> Tuning::seconds(std::string_view collective, std::string_v
   const Measurement *below = nullptr, *above = nullptr;  // the neighbours, by size
   for (const Measurement& m : measured_) {
     if (m.collective != collective || m.algorithm != algorithm || m.transport != transport ||
-        m.ranks != ranks) {
+        m.ranks != ranks)
       continue;
-    }
     if (m.bytes <= bytes) below = &m;
     if (m.bytes >= bytes && !above) above = &m;
   }
   if (!below && !above) return std::nullopt;
   if (!below) return above->seconds;
-  if (!above) {
+  if (!above)
     return below->seconds * static_cast<double>(bytes) / static_cast<double>(below->bytes);
-  }
   if (above->bytes == below->bytes) return below->seconds;
   const double share =
       std::log(static_cast<double>(bytes) / static_cast<double>(below->bytes)) /
@@ -169,12 +166,10 @@ std::string tuning_path() {
     return value ? value : "";
   };
   if (const std::string own = variable("TRIREME_TUNING"); !own.empty()) return own;
-  if (const std::string config = variable("XDG_CONFIG_HOME"); !config.empty()) {
+  if (const std::string config = variable("XDG_CONFIG_HOME"); !config.empty())
     return config + "/trireme/tuning.toml";
-  }
-  if (const std::string home = variable("HOME"); !home.empty()) {
+  if (const std::string home = variable("HOME"); !home.empty())
     return home + "/.config/trireme/tuning.toml";
-  }
   return {};
 }
 

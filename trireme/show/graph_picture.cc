@@ -87,10 +87,8 @@ class Layout {
         double sum = 0;
         int count = 0;
         for (const plan::GraphValue& value : graph_.values) {
-          if (std::find(value.to.begin(), value.to.end(), static_cast<int>(node)) ==
-              value.to.end()) {
+          if (std::find(value.to.begin(), value.to.end(), static_cast<int>(node)) == value.to.end())
             continue;
-          }
           sum += boxes_[at(value.from)].row;
           ++count;
         }
@@ -250,9 +248,8 @@ std::string svg_of(const plan::Graph& graph, const plan::GraphPartition& partiti
                            counted(static_cast<std::int64_t>(partition.stages.size()), "stage") +
                            ", imbalance " + fixed(100 * partition.imbalance(), 1) + " %";
   double width = std::max(layout.width(), 2 * kMargin + 1.1 * text_width(text, 16));
-  for (const plan::SplitAdvice& one : partition.suggestions) {
+  for (const plan::SplitAdvice& one : partition.suggestions)
     width = std::max(width, 2 * kMargin + text_width(one.why, 11));
-  }
   const auto legend = legend_of(partition);
   const double below = layout.height() + legend_height(legend, width - 2 * kMargin);
   const double height = below + 18 * static_cast<double>(partition.suggestions.size()) + 8;

@@ -238,15 +238,13 @@ void check_transport(BenchOptions& options, const rendezvous::RankEnvironment& p
                  std::to_string(place.size),
              "Start it without " + place.launcher + ".");
     }
-    if (options.tune) {
+    if (options.tune)
       refuse("bench", "--tune measures this machine, not a simulated network", "Leave out --link.");
-    }
     return;
   }
   const std::vector<std::string> names = transport_choices({"nccl", "sim"});
-  if (std::find(names.begin(), names.end(), options.transport) == names.end()) {
+  if (std::find(names.begin(), names.end(), options.transport) == names.end())
     refuse("bench", "unknown transport '" + options.transport + "'", "Use " + one_of(names) + ".");
-  }
   if (options.transport == "mpi" && (place.launcher.empty() || place.meeting)) {
     refuse("bench", "transport mpi needs ranks that mpirun started",
            "Start it by mpirun, or use transport auto.");

@@ -54,9 +54,7 @@ std::vector<std::string> arguments_of(const ScaleOptions& options, const Run& ru
   for (const char* off : {"train.validate_every=0", "train.sample_bytes=0", "checkpoint.every=0"})
     set(off);
   if (run.batch > 0) set("batch.global=" + std::to_string(run.batch));
-  if (run.simulated) {
-    words.insert(words.end(), {"--transport", "sim", "--link", options.link});
-  }
+  if (run.simulated) words.insert(words.end(), {"--transport", "sim", "--link", options.link});
   return words;
 }
 
@@ -252,10 +250,9 @@ std::string draw_scale(const std::string& name, const std::vector<ScalePoint>& p
   const auto add = [&](const char* label, bool weak, bool simulated, const char* color) {
     Curve curve{.name = label, .points = {}, .color = color, .markers = true};
     if (simulated) curve.opacity = 0.5;
-    for (const ScalePoint& point : points) {
+    for (const ScalePoint& point : points)
       if (point.weak == weak && point.simulated == simulated)
         curve.points.emplace_back(point.ranks, point.samples_per_second);
-    }
     if (!curve.points.empty()) plot.curves.push_back(std::move(curve));
   };
   add("strong", false, false, "#1f77b4");

@@ -61,9 +61,8 @@ int launch_command(CommandOptions options, const Command& command) {
   if (options.launch.command.empty())
     refuse("launch", "no program was given", "Write it after --: trireme launch -n 2 -- ./program");
   options.launch.elsewhere = host_options(options.hosts);
-  if (!ranks_given && options.hosts.empty()) {
+  if (!ranks_given && options.hosts.empty())
     refuse("launch", "the number of ranks is not given", "Give -n N, or hosts with -H.");
-  }
   if (!ranks_given) options.launch.ranks = launch::slots_of(options.launch.elsewhere.hosts);
   options.launch.evaluator = options.evaluators == 1;
   const bool resizes = !options.elastic.empty() || options.spares > 0;

@@ -108,9 +108,8 @@ show::DrawnSchedule drawn(const ShowScheduleOptions& options) {
 
 // Draws a recorded run beside the simulation of its passes.
 int show_recorded(const ShowScheduleOptions& options, const Command& command) {
-  if (!options.name.empty()) {
+  if (!options.name.empty())
     refuse("show", "a recorded run has its own schedule", "Leave out \"" + options.name + "\".");
-  }
   const std::string other = command.first_given(
       {"--stages", "--microbatches", "--ranks", "--times", "--recompute", "--step"});
   if (!other.empty())

@@ -20,9 +20,8 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 Reads reads_of(const Graph& graph) {
   Reads reads(graph.nodes.size());
-  for (const GraphValue& value : graph.values) {
+  for (const GraphValue& value : graph.values)
     for (int to : value.to) reads[at(to)].push_back(value.from);
-  }
   return reads;
 }
 
@@ -38,9 +37,8 @@ void check(const Graph& graph, const PartitionOptions& options) {
   }
   for (const GraphNode& node : graph.nodes) {
     if (node.seconds >= 0 && std::isfinite(node.seconds) && node.weight_bytes >= 0 &&
-        node.activation_bytes >= 0) {
+        node.activation_bytes >= 0)
       continue;
-    }
     refuse("node " + node.name + " has a cost that is negative or not finite",
            "Measure the node again.");
   }
@@ -101,13 +99,10 @@ class Search {
     found_ = down_sets(reads_of(graph), bytes, std::max(kMostDownSets, 2 * graph.nodes.size() + 2));
     for (const NodeSet& set : found_.sets) left_.push_back(measured(set));
     within_.resize(found_.sets.size());
-    for (std::size_t large = 1; large < found_.sets.size(); ++large) {
-      for (std::size_t small = 0; small < large; ++small) {
-        if (found_.sets[small].within(found_.sets[large])) {
+    for (std::size_t large = 1; large < found_.sets.size(); ++large)
+      for (std::size_t small = 0; small < large; ++small)
+        if (found_.sets[small].within(found_.sets[large]))
           within_[large].push_back(static_cast<std::uint32_t>(small));
-        }
-      }
-    }
   }
 
   bool exact() const { return found_.all; }
@@ -152,9 +147,8 @@ class Search {
       best = std::move(next);
     }
     std::vector<std::size_t> cuts = {left_.size() - 1};
-    for (int stage = options_.stages - 1; stage >= 0; --stage) {
+    for (int stage = options_.stages - 1; stage >= 0; --stage)
       cuts.push_back(from[at(stage)][cuts.back()]);
-    }
     std::reverse(cuts.begin(), cuts.end());
     return cuts;  // the empty set, the left side of each cut, the whole set
   }

@@ -46,9 +46,8 @@ void check(std::span<const BlockCost> blocks, const PartitionOptions& options) {
   }
   for (const BlockCost& block : blocks) {
     if (block.seconds >= 0 && std::isfinite(block.seconds) && block.weight_bytes >= 0 &&
-        block.activation_bytes >= 0 && block.output_bytes >= 0) {
+        block.activation_bytes >= 0 && block.output_bytes >= 0)
       continue;
-    }
     throw ConfigError("block " + block.name + " has a cost that is negative or not finite",
                       {.operation = "partition", .advice = "Measure the block again."});
   }
@@ -148,9 +147,8 @@ std::string text_of(const Partition& partition, std::span<const BlockCost> block
   for (std::size_t i = 0; i < partition.stages.size(); ++i) {
     const StageCost& stage = partition.stages[i];
     std::string range = blocks[static_cast<std::size_t>(stage.first)].name;
-    if (stage.end - stage.first > 1) {
+    if (stage.end - stage.first > 1)
       range += " to " + blocks[static_cast<std::size_t>(stage.end - 1)].name;
-    }
     add(std::to_string(i).c_str(), range, formatted("%.2f ms", stage.seconds * 1e3),
         bytes_text(stage.memory_bytes),
         i + 1 < partition.stages.size() ? bytes_text(stage.sent_bytes) : "");

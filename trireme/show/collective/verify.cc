@@ -42,9 +42,8 @@ std::string state_text(const comm::RouteError::State& state) {
       Cell cell;
       for (const LeafRange& node : state.held[rank].at(chunk)) {
         Parts& parts = cell.emplace_back();
-        for (std::uint32_t leaf = node.first; leaf < node.end(); ++leaf) {
+        for (std::uint32_t leaf = node.first; leaf < node.end(); ++leaf)
           parts.push_back(static_cast<int>(leaf));
-        }
       }
       text += "  chunk " + std::to_string(chunk) + ": " + (cell.empty() ? "-" : text_of(cell));
     }
@@ -171,9 +170,8 @@ double run_all_reduce(const comm::AlgorithmEntry& entry, int ranks, const std::v
   std::vector<std::size_t> sent(static_cast<std::size_t>(ranks));
   comm::SimulationOptions simulation;
   simulation.network.seed = seed + 1;
-  for (const int host : hosts) {
+  for (const int host : hosts)
     simulation.world.host_of_rank.push_back("host " + std::to_string(host));
-  }
   simulation.prepare = [&](comm::SimulatedRank& rank, comm::CommunicatorOptions& world) {
     world.on_run = [&, own = static_cast<std::size_t>(rank.rank),
                     first = true](const comm::RunEvent& event) mutable {
@@ -219,9 +217,8 @@ double run(const VerifyOptions& options, const comm::AlgorithmEntry& entry, int 
                                       .root = root,
                                       .hosts = std::min(options.hosts, ranks),
                                       .seed = seed + 1});
-  if (const auto faults = recording.faults(); !faults.empty()) {
+  if (const auto faults = recording.faults(); !faults.empty())
     throw Error(ExitCode::UserCode, faults.front());
-  }
   const auto sent = recording.sent();
   return static_cast<double>(*std::max_element(sent.begin(), sent.end())) /
          static_cast<double>(recording.buffer_bytes);

@@ -20,9 +20,8 @@ constexpr double kGap = 26;
 int columns_for(const Panel& panel, int panels) {
   int columns = 1;
   while (columns < panels && (panel.height() + kGap) * ((panels + columns - 1) / columns) >
-                                 1.3 * (panel.width() + kGap) * columns) {
+                                 1.3 * (panel.width() + kGap) * columns)
     ++columns;
-  }
   return columns;
 }
 

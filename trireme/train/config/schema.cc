@@ -22,9 +22,8 @@ config::Value text(const char* value) { return std::string(value); }
 // Includes algorithms that the program has registered.
 std::vector<std::string> names_of_algorithms() {
   std::vector<std::string> names = {"auto", "direct"};
-  for (const auto* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
+  for (const auto* entry : comm::algorithms_of(comm::OpKind::AllReduce))
     names.push_back(entry->name);
-  }
   names.insert(names.end(), {"mpi-native", "nccl-native"});
   return names;
 }
