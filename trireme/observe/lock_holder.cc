@@ -102,7 +102,7 @@ std::optional<LockHolder> LockHolder::from_text(std::string_view text) {
     if (!std::getline(in, line) || in.eof() || !line.starts_with(std::string(key) + " "))
       return false;
     value = line.substr(key.size() + 1);
-    return is_utf8(value) && std::none_of(value.begin(), value.end(), is_control);
+    return is_utf8(value) && std::ranges::none_of(value, is_control);
   };
   const auto number = [&](std::string_view key, std::int64_t& value) {
     std::string digits;
@@ -152,8 +152,7 @@ bool is_shared_file_system(const std::string& path) {
                                                    MSDOS_SUPER_MAGIC,
                                                    SQUASHFS_MAGIC,
                                                    0x2011BAB0 /* exFAT */};
-  return std::find(kLocal.begin(), kLocal.end(), static_cast<std::int64_t>(status.f_type)) ==
-         kLocal.end();
+  return std::ranges::find(kLocal, static_cast<std::int64_t>(status.f_type)) == kLocal.end();
 }
 
 }  // namespace trireme::inline v0::observe

@@ -142,8 +142,7 @@ std::string fixed(std::optional<double> value, const char* format) {
 
 // If a run has no curves, only weights can be compared.
 bool compares_weights(const std::vector<ComparedRun>& runs) {
-  return std::any_of(runs.begin(), runs.end(),
-                     [](const ComparedRun& run) { return run.training.empty(); });
+  return std::ranges::any_of(runs, [](const ComparedRun& run) { return run.training.empty(); });
 }
 
 void print_weights(const std::vector<ComparedRun>& runs, int width) {
@@ -248,8 +247,7 @@ int compare_command(const CompareOptions& options) {
       if (const auto found = run.checkpoint.empty() ? find_checkpoint(run.folder) : std::nullopt)
         run.checkpoint = found->path();
   options.json ? print_json(runs) : print(runs);
-  if (std::any_of(runs.begin(), runs.end(),
-                  [](const ComparedRun& run) { return !run.training.empty(); })) {
+  if (std::ranges::any_of(runs, [](const ComparedRun& run) { return !run.training.empty(); })) {
     write_file(options.svg, overlaid(runs, options.over == "time"), "compare");
     say(options.json, "\nthe curves are in " + options.svg);
   }
@@ -305,9 +303,8 @@ std::string straggler_text(const ComparedRun& run) {
   if (run.late.empty()) return {};
   std::int64_t steps = 0;
   for (const auto& [rank, late] : run.late) steps += late.steps;
-  const auto& [rank, late] = *std::max_element(
-      run.late.begin(), run.late.end(),
-      [](const auto& a, const auto& b) { return a.second.seconds < b.second.seconds; });
+  const auto& [rank, late] = *std::ranges::max_element(
+      run.late, [](const auto& a, const auto& b) { return a.second.seconds < b.second.seconds; });
   return "rank " + std::to_string(rank) + ", in " + grouped(late.steps) + " of " +
          counted(steps, "step") + ", by " +
          duration_text(late.seconds / static_cast<double>(late.steps));
@@ -333,7 +330,7 @@ std::map<std::string, std::vector<std::string>> differing_keys(
 
 std::optional<double> median(std::vector<double> values) {
   if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   return values[(values.size() - 1) / 2];
 }
 
@@ -363,7 +360,7 @@ void put_over_time(ComparedRun& run) {
     run.training[i].first = now;
   }
   for (auto& [step, loss] : run.validation) {
-    const auto next = std::upper_bound(steps.begin(), steps.end(), step);
+    const auto next = std::ranges::upper_bound(steps, step);
     step = next == steps.begin() ? 0 : seconds[static_cast<std::size_t>(next - steps.begin()) - 1];
   }
 }
@@ -423,7 +420,7 @@ std::string staleness_plot(const std::vector<ComparedRun>& runs) {
                      .values = std::vector<double>(plot.groups.size(), 0),
                      .color = kColors[i % kColors.size()]};
     for (const CountBin& bin : doubling_bins(runs[i].staleness)) {
-      const auto group = std::find(plot.groups.begin(), plot.groups.end(), bin.label);
+      const auto group = std::ranges::find(plot.groups, bin.label);
       series.values[static_cast<std::size_t>(group - plot.groups.begin())] = 100 * bin.share;
     }
     plot.series.push_back(std::move(series));

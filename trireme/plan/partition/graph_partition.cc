@@ -44,8 +44,7 @@ void check(const Graph& graph, const PartitionOptions& options) {
   }
   for (const GraphValue& value : graph.values) {
     const auto wrong = [&](int node) { return node < 0 || node >= nodes; };
-    if (wrong(value.from) || std::any_of(value.to.begin(), value.to.end(), wrong) ||
-        value.bytes < 0) {
+    if (wrong(value.from) || std::ranges::any_of(value.to, wrong) || value.bytes < 0) {
       refuse("a value from node " + std::to_string(value.from) + " of " + std::to_string(nodes) +
                  " has an end that is no node, or a negative size",
              "");
@@ -149,7 +148,7 @@ class Search {
     std::vector<std::size_t> cuts = {left_.size() - 1};
     for (int stage = options_.stages - 1; stage >= 0; --stage)
       cuts.push_back(from[at(stage)][cuts.back()]);
-    std::reverse(cuts.begin(), cuts.end());
+    std::ranges::reverse(cuts);
     return cuts;  // the empty set, the left side of each cut, the whole set
   }
 
@@ -183,9 +182,8 @@ class Search {
       left.activations += (graph_.nodes[i].activation_bytes + ranks_[i] - 1) / ranks_[i];
     }
     for (const GraphValue& value : graph_.values) {
-      const bool crosses =
-          set.has(at(value.from)) &&
-          std::any_of(value.to.begin(), value.to.end(), [&](int to) { return !set.has(at(to)); });
+      const bool crosses = set.has(at(value.from)) &&
+                           std::ranges::any_of(value.to, [&](int to) { return !set.has(at(to)); });
       if (crosses) left.sent += value.bytes;
     }
     return left;

@@ -81,8 +81,8 @@ std::string caption_of(const Recording& recording, int index) {
             sends;
   }
   if (text.empty()) {
-    const auto adding = std::count_if(step.added.begin(), step.added.end(),
-                                      [](std::size_t bytes) { return bytes > 0; });
+    const auto adding =
+        std::ranges::count_if(step.added, [](std::size_t bytes) { return bytes > 0; });
     text = std::to_string(step.messages.size()) +
            (step.messages.size() == 1 ? " message, " : " messages, ") + std::to_string(adding) +
            (adding == 1 ? " rank adds" : " ranks add");

@@ -27,8 +27,7 @@ std::size_t cell_width(const Recording& recording) {
 bool holds_terms_apart(const Recording& recording) {
   for (const Step& step : recording.steps)
     for (const auto& row : step.cells)
-      if (std::any_of(row.begin(), row.end(), [](const Cell& cell) { return cell.size() > 1; }))
-        return true;
+      if (std::ranges::any_of(row, [](const Cell& cell) { return cell.size() > 1; })) return true;
   return false;
 }
 
@@ -111,7 +110,7 @@ std::string table(const Recording& recording, int index) {
 
 std::string sent_text(const Recording& recording) {
   const auto sent = recording.sent();
-  const auto [least, most] = std::minmax_element(sent.begin(), sent.end());
+  const auto [least, most] = std::ranges::minmax_element(sent);
   const std::size_t all = std::accumulate(sent.begin(), sent.end(), std::size_t{0});
   std::string text = "each rank sent " + grouped(*most) + " B, ";
   if (*least != *most) text = "a rank sent " + grouped(*least) + " to " + grouped(*most) + " B, ";
@@ -131,7 +130,7 @@ std::string footer(const Recording& recording, const plan::LinkCost& link, std::
     return fixed(of / static_cast<double>(recording.buffer_bytes), 2);
   };
   const double all = std::accumulate(sent.begin(), sent.end(), 0.0);
-  const double most = static_cast<double>(*std::max_element(sent.begin(), sent.end()));
+  const double most = static_cast<double>(*std::ranges::max_element(sent));
   std::string text;
   text += "recorded  " + counted(recording.rounds(), "round") + "; " + sent_text(recording) +
           "; S = " + grouped(recording.buffer_bytes) + " B, so " + buffers(most) + " S and " +

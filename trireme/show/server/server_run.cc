@@ -112,8 +112,7 @@ std::string pushes(const ServerRun& run) {
   std::vector<ServerRun::Step> steps;
   for (const ServerRun::Step& step : run.steps)
     if (step.sent < run.shown) steps.push_back(step);
-  std::stable_sort(steps.begin(), steps.end(),
-                   [](const auto& a, const auto& b) { return a.sent < b.sent; });
+  std::ranges::stable_sort(steps, [](const auto& a, const auto& b) { return a.sent < b.sent; });
   std::string head = padded("pushed", time) + padded("worker", 8) + padded("step", 6);
   for (int server = 0; server < run.servers; ++server)
     head += padded("server " + std::to_string(server), kWide);
