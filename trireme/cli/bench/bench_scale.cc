@@ -243,9 +243,7 @@ std::string draw_scale(const std::string& name, const std::vector<ScalePoint>& p
   LinePlot plot{.title = name + ": samples a second over ranks",
                 .subtitle = assumption,
                 .x_label = "ranks",
-                .y_label = "samples a second",
-                .curves = {},
-                .references = {}};
+                .y_label = "samples a second"};
   Curve ideal{.name = "ideal", .points = {}, .color = "#aaaaaa", .width = 1};
   const auto add = [&](const char* label, bool weak, bool simulated, const char* color) {
     Curve curve{.name = label, .points = {}, .color = color, .markers = true};
