@@ -161,15 +161,11 @@ LinkCost typical_link(std::string_view transport) noexcept {
 }
 
 std::string tuning_path() {
-  const auto variable = [](const char* name) -> std::string {
-    const char* value = std::getenv(name);
-    return value ? value : "";
-  };
-  if (const std::string own = variable("TRIREME_TUNING"); !own.empty()) return own;
-  if (const std::string config = variable("XDG_CONFIG_HOME"); !config.empty())
-    return config + "/trireme/tuning.toml";
-  if (const std::string home = variable("HOME"); !home.empty())
-    return home + "/.config/trireme/tuning.toml";
+  for (const auto& [variable, below] : {std::pair{"TRIREME_TUNING", ""},
+                                        {"XDG_CONFIG_HOME", "/trireme/tuning.toml"},
+                                        {"HOME", "/.config/trireme/tuning.toml"}})
+    if (const char* value = std::getenv(variable); value != nullptr && *value != '\0')
+      return std::string(value) + below;
   return {};
 }
 
