@@ -102,7 +102,6 @@ class Scale {
     }
     return points;
   }
-  std::int64_t micro_batches() const noexcept { return micro_batches_; }
   const std::vector<std::string>& left_out() const noexcept { return left_out_; }
 
  private:
