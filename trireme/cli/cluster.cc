@@ -1,6 +1,5 @@
 #include "trireme/cli/cluster.h"
 
-
 #include "trireme/net/sim/sim_network.h"
 
 namespace trireme::inline v0::cli {
