@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -38,8 +39,9 @@ std::string process_name(const rendezvous::Roles& roles, int process, const char
 Descriptor never_blocking(int descriptor) noexcept {
   struct stat kind {};
   if (fstat(descriptor, &kind) != 0 || !S_ISFIFO(kind.st_mode)) return {};
-  const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
-  return Descriptor(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
+  return Descriptor(open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC));
 }
 
 }  // namespace
