@@ -1,7 +1,5 @@
 #include "trireme/cli/cluster.h"
 
-#include <chrono>
-
 #include "trireme/net/sim/sim_network.h"
 
 namespace trireme::inline v0::cli {

@@ -1,9 +1,7 @@
 // trireme inspect: the tensors of the newest checkpoint, by part, or one hash over the weights.
 #include <cstdio>
 #include <map>
-#include <optional>
 #include <ranges>
-#include <vector>
 
 #include "trireme/base/joined.h"
 #include "trireme/base/shape_text.h"

@@ -10,8 +10,7 @@
 namespace trireme::inline v0::launch {
 namespace {
 
-constexpr int kLastOwnCode =
-    179;  // of ExitCode; beyond it a program's own, such as 255 of exit(-1)
+constexpr int kLastOwnCode = 179;  // of ExitCode; beyond it a program's own, as 255 of exit(-1)
 
 std::string sentence_of(const std::string& name, const std::string& host, const std::string& what,
                         const rendezvous::Activity& activity, const std::string& advice) {

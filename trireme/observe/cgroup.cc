@@ -27,9 +27,8 @@ std::int64_t number(const Folder& file, std::int64_t otherwise) {
 std::int64_t entry(const Folder& file, const std::string& wanted) {
   std::ifstream lines(file);
   std::string name;
-  for (std::int64_t value = 0; lines >> name >> value;) {
+  for (std::int64_t value = 0; lines >> name >> value;)
     if (name == wanted) return value;
-  }
   return 0;
 }
 

@@ -63,17 +63,15 @@ Event& Event::set(std::string_view name, Value value) {
 }
 
 Event& Event::merge(const std::string& prefix, const Event& other) {
-  for (const auto& [name, value] : other.fields_) {
+  for (const auto& [name, value] : other.fields_)
     if (name != "event") set(prefix + name, value);
-  }
   return *this;
 }
 
 std::string Event::line() const {
   Json object;
-  for (const auto& [name, value] : fields_) {
+  for (const auto& [name, value] : fields_)
     std::visit([&, &key = name](const auto& held) { object[key] = held; }, value);
-  }
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -133,9 +133,8 @@ struct FolderLock::Impl {
     const std::string text = self.to_text();
     errno = ENOSPC;  // for a short write
     if (::write(open.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-        ::fsync(open.get()) != 0) {
+        ::fsync(open.get()) != 0)
       fail("writing " + path, errno);
-    }
   }
 
   // Makes a locked file that names this holder. An empty descriptor: the name exists.

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "trireme/base/parse_number.h"
@@ -102,7 +103,7 @@ std::optional<LockHolder> LockHolder::from_text(std::string_view text) {
     if (!std::getline(in, line) || in.eof() || !line.starts_with(std::string(key) + " "))
       return false;
     value = line.substr(key.size() + 1);
-    return is_utf8(value) && std::none_of(value.begin(), value.end(), is_control);
+    return is_utf8(value) && std::ranges::none_of(value, is_control);
   };
   const auto number = [&](std::string_view key, std::int64_t& value) {
     std::string digits;
@@ -136,24 +137,13 @@ Running is_running(const LockHolder& holder, const LockHolder& self, bool shared
 bool is_shared_file_system(const std::string& path) {
   struct statfs status {};
   if (statfs(path.c_str(), &status) != 0) return true;
-  constexpr std::int64_t kXfs = 0x58465342, kZfs = 0x2FC12FC1, kBcachefs = 0xCA451A4E,
-                         kJfs = 0x3153464A;
-  constexpr std::array<std::int64_t, 14> kLocal = {EXT4_SUPER_MAGIC,
-                                                   kXfs,
-                                                   BTRFS_SUPER_MAGIC,
-                                                   TMPFS_MAGIC,
-                                                   RAMFS_MAGIC,
-                                                   F2FS_SUPER_MAGIC,
-                                                   kZfs,
-                                                   OVERLAYFS_SUPER_MAGIC,
-                                                   kBcachefs,
-                                                   kJfs,
-                                                   REISERFS_SUPER_MAGIC,
-                                                   MSDOS_SUPER_MAGIC,
-                                                   SQUASHFS_MAGIC,
-                                                   0x2011BAB0 /* exFAT */};
-  return std::find(kLocal.begin(), kLocal.end(), static_cast<std::int64_t>(status.f_type)) ==
-         kLocal.end();
+  constexpr std::int64_t kLocal[] = {
+      EXT4_SUPER_MAGIC,     BTRFS_SUPER_MAGIC, TMPFS_MAGIC,
+      RAMFS_MAGIC,          F2FS_SUPER_MAGIC,  OVERLAYFS_SUPER_MAGIC,
+      REISERFS_SUPER_MAGIC, MSDOS_SUPER_MAGIC, SQUASHFS_MAGIC,
+      0x58465342,           0x2FC12FC1,        0xCA451A4E,
+      0x3153464A,           0x2011BAB0};  // XFS, ZFS, bcachefs, JFS, exFAT
+  return std::ranges::find(kLocal, static_cast<std::int64_t>(status.f_type)) == std::end(kLocal);
 }
 
 }  // namespace trireme::inline v0::observe

@@ -19,12 +19,10 @@ namespace {
 std::int64_t kilobytes(const char* path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    if (line.compare(0, name.size(), name) == 0) {
-      std::istringstream rest(line.substr(name.size()));
-      std::int64_t value = 0;
-      rest >> value;
-      return value * 1024;
-    }
+    if (!line.starts_with(name)) continue;
+    std::int64_t value = 0;
+    std::istringstream(line.substr(name.size())) >> value;
+    return value * 1024;
   }
   return 0;
 }

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "trireme/base/joined.h"
@@ -37,9 +36,8 @@ int columns_of(std::FILE* stream) {
 
 // Width in characters: UTF-8 continuation bytes do not count.
 int width_of(std::string_view text) {
-  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
+  return static_cast<int>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
 // A field of the line. If not all fit, the one with the highest `spare` is removed first. The
@@ -62,7 +60,7 @@ std::string line_of(const std::vector<Field>& fields, bool color) {
 void fit(std::vector<Field>& fields, int columns) {
   const auto spare = [](const Field& one, const Field& other) { return one.spare < other.spare; };
   while (!fields.empty() && width_of(line_of(fields, false)) > columns)
-    fields.erase(std::max_element(fields.begin(), fields.end(), spare));
+    fields.erase(std::ranges::max_element(fields, spare));
 }
 
 std::string repeated(const char* text, int count) {
@@ -128,8 +126,8 @@ std::string Progress::text(int columns) const {
   // The bar comes first, with a space, and uses the columns that the other fields leave.
   if (counted) fields.push_back({kBarSpare, std::string(kLeastBar + 1 - 3, '-')});
   fit(fields, columns);
-  const auto room = std::find_if(fields.begin(), fields.end(),
-                                 [](const Field& field) { return field.spare == kBarSpare; });
+  const auto room =
+      std::ranges::find_if(fields, [](const Field& field) { return field.spare == kBarSpare; });
   if (room == fields.end()) return line_of(fields, options_.color);
   fields.erase(room);
   const int cells = std::min(kMostBar, columns - 1 - width_of(line_of(fields, false)));

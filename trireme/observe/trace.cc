@@ -174,8 +174,8 @@ Trace::Trace(std::size_t capacity) : capacity_(std::max<std::size_t>(capacity, 1
 
 std::uint32_t Trace::lane(std::string_view name, Lane kind) {
   std::lock_guard lock(mutex_);
-  const auto found = std::find_if(lanes_.begin(), lanes_.end(),
-                                  [&](const auto& lane) { return lane.first == name; });
+  const auto found =
+      std::ranges::find_if(lanes_, [&](const auto& lane) { return lane.first == name; });
   const auto number = static_cast<std::uint32_t>(found - lanes_.begin());
   if (found == lanes_.end()) lanes_.emplace_back(name, kind);
   return number;
@@ -219,10 +219,9 @@ RankTrace Trace::collect() const {
   trace.lanes = lanes_;
   trace.spans = ring_;
   // An enclosing span comes first: readers nest by order if times are equal.
-  std::stable_sort(trace.spans.begin(), trace.spans.end(),
-                   [](const TraceSpan& a, const TraceSpan& b) {
-                     return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
-                   });
+  std::ranges::stable_sort(trace.spans, [](const TraceSpan& a, const TraceSpan& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+  });
   return trace;
 }
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <utility>
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -40,10 +40,9 @@ double formula(const LinkCost& link, int ranks, double bytes) {
 }
 
 std::string constants(const LinkCost& link) {
-  char text[96];
-  std::snprintf(text, sizeof text, "alpha %.3g us, beta %.3g ns/B, gamma %.3g ns/B",
-                link.alpha * 1e6, link.beta * 1e9, link.gamma * 1e9);
-  return text;
+  return formatted("alpha %.3g us, ", link.alpha * 1e6) +
+         formatted("beta %.3g ns/B, ", link.beta * 1e9) +
+         formatted("gamma %.3g ns/B", link.gamma * 1e9);
 }
 
 // A link's cost, as measured or typical, and where it comes from.
@@ -74,11 +73,10 @@ Communication all_reduce_of_buckets(const Tuning* tuning, const std::string& pat
   const std::string over = transport == "auto" ? "shm" : transport;
   const std::size_t bucket = std::clamp<std::size_t>(bucket_bytes, 1, bytes);
   const double buckets = double(bytes) / double(bucket);  // the last one is smaller
-  if (tuning) {
+  if (tuning)
     if (const auto found = measured(*tuning, over, algorithm, ranks, bucket))
       return {found->seconds * buckets,
               found->algorithm + " as measured, " + path + " (" + tuning->machine + ")"};
-  }
   Link link = link_over(tuning, path, over);
   if (!link.measured)
     link.source += "; " + (tuning ? path + " has nothing of " + over : "not measured here") +

@@ -1,7 +1,6 @@
 #include "trireme/plan/link.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <span>
@@ -31,26 +30,12 @@ bool read(std::string_view text, std::span<const Unit> units, double& value) {
   return false;
 }
 
-constexpr std::array<Unit, 5> kTimes = {
-    {{"ns", 1e-9}, {"us", 1e-6}, {"µs", 1e-6}, {"ms", 1e-3}, {"s", 1}}};
-constexpr std::array<Unit, 6> kRates = {{{"B/s", 1},
-                                         {"kB/s", 1e3},
-                                         {"MB/s", 1e6},
-                                         {"GB/s", 1e9},
-                                         {"Mbit/s", 1e6 / 8},
-                                         {"Gbit/s", 1e9 / 8}}};
-constexpr std::array<Unit, 12> kSizes = {{{"", 1},
-                                          {"B", 1},
-                                          {"k", 1024},
-                                          {"K", 1024},
-                                          {"KiB", 1024},
-                                          {"M", 1 << 20},
-                                          {"MiB", 1 << 20},
-                                          {"G", 1 << 30},
-                                          {"GiB", 1 << 30},
-                                          {"kB", 1e3},
-                                          {"MB", 1e6},
-                                          {"GB", 1e9}}};
+constexpr Unit kTimes[] = {{"ns", 1e-9}, {"us", 1e-6}, {"µs", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+constexpr Unit kRates[] = {{"B/s", 1},    {"kB/s", 1e3},       {"MB/s", 1e6},
+                           {"GB/s", 1e9}, {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}};
+constexpr Unit kSizes[] = {{"", 1},          {"B", 1},       {"k", 1024},      {"K", 1024},
+                           {"KiB", 1024},    {"M", 1 << 20}, {"MiB", 1 << 20}, {"G", 1 << 30},
+                           {"GiB", 1 << 30}, {"kB", 1e3},    {"MB", 1e6},      {"GB", 1e9}};
 
 // Sums of such latencies and transfers stay within the virtual clock of a simulated network.
 constexpr double kMostLatency = 1e6, kLeastRate = 1, kMostRate = 1e15;  // seconds, bytes a second

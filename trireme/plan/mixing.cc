@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <numeric>
 
@@ -83,7 +82,7 @@ bool reaches_all(const Mixing& mixing, bool back) {
       open.push_back(other);
     }
   }
-  return std::all_of(seen.begin(), seen.end(), [](bool one) { return one; });
+  return std::ranges::all_of(seen, [](bool one) { return one; });
 }
 
 bool is_connected(const Mixing& mixing) {
@@ -114,13 +113,12 @@ bool doubly_stochastic(const MixingRound& round) {
     }
     if (std::abs(sum - 1) > 1e-12) return false;
   }
-  return std::all_of(column.begin(), column.end(),
-                     [](double sum) { return std::abs(sum - 1) <= 1e-12; });
+  return std::ranges::all_of(column, [](double sum) { return std::abs(sum - 1) <= 1e-12; });
 }
 
 bool doubly_stochastic(const Mixing& mixing) {
-  return std::all_of(mixing.rounds.begin(), mixing.rounds.end(),
-                     [](const MixingRound& round) { return doubly_stochastic(round); });
+  return std::ranges::all_of(mixing.rounds,
+                             [](const MixingRound& round) { return doubly_stochastic(round); });
 }
 
 // The messages of the rank that sends most.
@@ -129,7 +127,7 @@ int most_messages(const MixingRound& round) {
   for (std::size_t to = 0; to < round.rows.size(); ++to)
     for (const MixingTerm& term : round.rows[to])
       if (term.from != static_cast<int>(to)) ++sent[static_cast<std::size_t>(term.from)];
-  return sent.empty() ? 0 : *std::max_element(sent.begin(), sent.end());
+  return sent.empty() ? 0 : *std::ranges::max_element(sent);
 }
 
 void remove_mean(std::vector<double>& x) {
@@ -209,7 +207,7 @@ Mixing make_mixing(const std::string& graph, int size, std::uint64_t seed) {
   if (size < 1 || size > kMostRanks)
     refuse(counted(size, "rank") + " cannot gossip", "Start 1 to " + grouped(kMostRanks) + ".");
   const auto& names = mixing_graphs();
-  if (std::find(names.begin(), names.end(), graph) == names.end())
+  if (std::ranges::find(names, graph) == names.end())
     refuse("parallel.graph = \"" + graph + "\" names no graph",
            "Use ring, exponential, one_peer or random.");
   Mixing mixing{graph, size, {}};
@@ -263,9 +261,7 @@ std::string describe(const Mixing& mixing, const MixingFacts& facts) {
   if (facts.left == 0)
     return text + ", at the mean after " +
            (period == 1 ? "every round" : std::to_string(period) + " rounds");
-  char gap[48];
-  std::snprintf(gap, sizeof gap, ", spectral gap %.3g a round", facts.gap);
-  return text + gap;
+  return text + formatted(", spectral gap %.3g a round", facts.gap);
 }
 
 }  // namespace trireme::inline v0::plan

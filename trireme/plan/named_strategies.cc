@@ -218,8 +218,7 @@ const NamedStrategy& find_strategy(std::string_view name) {
   std::vector<std::string> known;
   for (const NamedStrategy& one : named_strategies()) {
     const auto is_wanted = [&](const std::string& own) { return normalized(own) == wanted; };
-    if (is_wanted(one.name) || std::any_of(one.others.begin(), one.others.end(), is_wanted))
-      return one;
+    if (is_wanted(one.name) || std::ranges::any_of(one.others, is_wanted)) return one;
     known.push_back(one.name);
     known.insert(known.end(), one.others.begin(), one.others.end());
   }

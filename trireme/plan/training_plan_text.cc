@@ -1,5 +1,4 @@
 // The lines of a plan, for people.
-#include <cstdio>
 #include <sstream>
 
 #include "trireme/base/words.h"
@@ -13,9 +12,7 @@ std::string layout_name(const Job& job);
 
 // "20 %"
 std::string bubble_text(const TrainingPlan& plan) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.0f %%", 100 * plan.bubble);
-  return text;
+  return formatted("%.0f %%", 100 * plan.bubble);
 }
 
 // "pipeline of 4 stages on 2 ranks (interleaved-1f1b, 20 % bubble) x 2 tensor-parallel ranks x 4,

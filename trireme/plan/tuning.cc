@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <sstream>
@@ -14,6 +13,7 @@
 #include "trireme/base/config/toml_nesting.h"
 #include "trireme/base/error.h"
 #include "trireme/base/transports.h"
+#include "trireme/base/words.h"
 
 namespace trireme::inline v0::plan {
 namespace {
@@ -24,11 +24,7 @@ auto key_of(const Measurement& m) {
   return std::tie(m.collective, m.transport, m.ranks, m.algorithm, m.bytes);
 }
 
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4e", value);
-  return text;
-}
+std::string number(double value) { return formatted("%.4e", value); }
 
 [[noreturn]] void refuse(const std::string& path, const toml::source_region& where,
                          const std::string& what) {
@@ -61,9 +57,8 @@ Number count_of(const toml::table& table, const char* key, const std::string& pa
 }
 
 Tuning read(const toml::table& table, const std::string& path) {
-  if (const auto version = count_of(table, "version", path); version != kVersion) {
+  if (const auto version = count_of(table, "version", path); version != kVersion)
     refuse(path, table.source(), "version " + std::to_string(version) + " is not known here");
-  }
   Tuning tuning;
   tuning.machine = table["machine"].value_or(std::string());
   if (const toml::table* links = table["link"].as_table()) {
@@ -108,17 +103,15 @@ std::optional<double> Tuning::seconds(std::string_view collective, std::string_v
   const Measurement *below = nullptr, *above = nullptr;  // the neighbours, by size
   for (const Measurement& m : measured_) {
     if (m.collective != collective || m.algorithm != algorithm || m.transport != transport ||
-        m.ranks != ranks) {
+        m.ranks != ranks)
       continue;
-    }
     if (m.bytes <= bytes) below = &m;
     if (m.bytes >= bytes && !above) above = &m;
   }
   if (!below && !above) return std::nullopt;
   if (!below) return above->seconds;
-  if (!above) {
+  if (!above)
     return below->seconds * static_cast<double>(bytes) / static_cast<double>(below->bytes);
-  }
   if (above->bytes == below->bytes) return below->seconds;
   const double share =
       std::log(static_cast<double>(bytes) / static_cast<double>(below->bytes)) /
@@ -168,17 +161,11 @@ LinkCost typical_link(std::string_view transport) noexcept {
 }
 
 std::string tuning_path() {
-  const auto variable = [](const char* name) -> std::string {
-    const char* value = std::getenv(name);
-    return value ? value : "";
-  };
-  if (const std::string own = variable("TRIREME_TUNING"); !own.empty()) return own;
-  if (const std::string config = variable("XDG_CONFIG_HOME"); !config.empty()) {
-    return config + "/trireme/tuning.toml";
-  }
-  if (const std::string home = variable("HOME"); !home.empty()) {
-    return home + "/.config/trireme/tuning.toml";
-  }
+  for (const auto& [variable, below] : {std::pair{"TRIREME_TUNING", ""},
+                                        {"XDG_CONFIG_HOME", "/trireme/tuning.toml"},
+                                        {"HOME", "/.config/trireme/tuning.toml"}})
+    if (const char* value = std::getenv(variable); value != nullptr && *value != '\0')
+      return std::string(value) + below;
   return {};
 }
 

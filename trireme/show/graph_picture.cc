@@ -87,18 +87,15 @@ class Layout {
         double sum = 0;
         int count = 0;
         for (const plan::GraphValue& value : graph_.values) {
-          if (std::find(value.to.begin(), value.to.end(), static_cast<int>(node)) ==
-              value.to.end()) {
-            continue;
-          }
+          if (std::ranges::find(value.to, static_cast<int>(node)) == value.to.end()) continue;
           sum += boxes_[at(value.from)].row;
           ++count;
         }
         wish[node] = count > 0 ? sum / count : 0;
         here.push_back(node);
       }
-      std::stable_sort(here.begin(), here.end(),
-                       [&](std::size_t a, std::size_t b) { return wish[a] < wish[b]; });
+      std::ranges::stable_sort(here,
+                               [&](std::size_t a, std::size_t b) { return wish[a] < wish[b]; });
       for (std::size_t i = 0; i < here.size(); ++i) boxes_[here[i]].row = static_cast<int>(i);
       rows_ = std::max(rows_, static_cast<int>(here.size()));
     }
@@ -114,7 +111,7 @@ class Layout {
         const auto taken = [&](const Bus& other) {
           return other.lane == bus.lane && other.first < bus.last && bus.first < other.last;
         };
-        while (std::any_of(buses_.begin(), buses_.end(), taken)) ++bus.lane;
+        while (std::ranges::any_of(buses_, taken)) ++bus.lane;
         lanes_ = std::max(lanes_, bus.lane + 1);
       }
       buses_.push_back(bus);
@@ -203,8 +200,8 @@ class Layout {
   void draw_node(Svg& svg, std::size_t index) const {
     const Box& box = boxes_[index];
     const bool split =
-        std::any_of(partition_.suggestions.begin(), partition_.suggestions.end(),
-                    [&](const plan::SplitAdvice& one) { return at(one.node) == index; });
+        std::ranges::any_of(partition_.suggestions,
+                            [&](const plan::SplitAdvice& one) { return at(one.node) == index; });
     svg.rectangle(
         box.x, box.y, box.width, kBoxHeight,
         {.stroke = split ? "#d62728" : "#444444", .width = split ? 2.2 : 0.9, .fill = "#ffffff"},
@@ -250,9 +247,8 @@ std::string svg_of(const plan::Graph& graph, const plan::GraphPartition& partiti
                            counted(static_cast<std::int64_t>(partition.stages.size()), "stage") +
                            ", imbalance " + fixed(100 * partition.imbalance(), 1) + " %";
   double width = std::max(layout.width(), 2 * kMargin + 1.1 * text_width(text, 16));
-  for (const plan::SplitAdvice& one : partition.suggestions) {
+  for (const plan::SplitAdvice& one : partition.suggestions)
     width = std::max(width, 2 * kMargin + text_width(one.why, 11));
-  }
   const auto legend = legend_of(partition);
   const double below = layout.height() + legend_height(legend, width - 2 * kMargin);
   const double height = below + 18 * static_cast<double>(partition.suggestions.size()) + 8;

@@ -1,6 +1,5 @@
 #include "trireme/show/strategies.h"
 
-#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -26,17 +25,10 @@ std::string moves_of(const NamedStrategy& strategy) {
 }
 
 std::string share_text(plan::Share share, int index, int of) {
-  switch (share) {
-    case plan::Share::Whole:
-      return "whole";
-    case plan::Share::None:
-      return "-";
-    case plan::Share::Slice:
-      return "slice " + std::to_string(index + 1) + "/" + std::to_string(of);
-    case plan::Share::Layers:
-      return "layers " + std::to_string(index + 1) + "/" + std::to_string(of);
-  }
-  return {};
+  if (share == plan::Share::Whole) return "whole";
+  if (share == plan::Share::None) return "-";
+  return (share == plan::Share::Slice ? "slice " : "layers ") + std::to_string(index + 1) + "/" +
+         std::to_string(of);
 }
 
 struct Process {

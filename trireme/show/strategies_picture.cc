@@ -98,9 +98,8 @@ class StrategyPicture {
     return move.between == Between::RanksToServers || move.between == Between::ServersToRanks;
   }
   double lanes_high() const {
-    return kLane * static_cast<double>(
-                       std::count_if(strategy_.moves.begin(), strategy_.moves.end(),
-                                     [](const auto& move) { return !is_of_servers(move); }));
+    return kLane * static_cast<double>(std::ranges::count_if(
+                       strategy_.moves, [](const auto& move) { return !is_of_servers(move); }));
   }
   static double box_height() { return kTitle + 3 * (kRow + 5) + kPadding; }
   double row_width(int boxes) const { return boxes * (box_ + kGapX) - kGapX; }

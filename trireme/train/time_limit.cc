@@ -1,9 +1,9 @@
 #include "trireme/train/time_limit.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <chrono>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -16,14 +16,8 @@ namespace {
 using std::chrono::nanoseconds;
 
 // Largest first, but "min" and "ms" come before "m", which is their prefix.
-constexpr std::array<std::pair<std::string_view, double>, 6> kUnits = {{
-    {"d", 86400e9},
-    {"h", 3600e9},
-    {"min", 60e9},
-    {"ms", 1e6},
-    {"m", 60e9},
-    {"s", 1e9},
-}};
+constexpr std::pair<std::string_view, double> kUnits[] = {
+    {"d", 86400e9}, {"h", 3600e9}, {"min", 60e9}, {"ms", 1e6}, {"m", 60e9}, {"s", 1e9}};
 constexpr double kLongest = 1e18;  // ns: 31 years
 
 [[noreturn]] void refuse_time(const std::string& text) {
@@ -44,9 +38,9 @@ std::optional<Duration> parse_time_limit(const std::string& text) {
         std::from_chars(rest.data(), rest.data() + rest.size(), number, std::chars_format::fixed);
     if (failure != std::errc() || !(number >= 0)) refuse_time(text);
     rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-    const auto unit = std::find_if(kUnits.begin(), kUnits.end(),
-                                   [&](const auto& one) { return rest.starts_with(one.first); });
-    if (unit == kUnits.end() || unit->second >= unit_before) refuse_time(text);
+    const auto unit =
+        std::ranges::find_if(kUnits, [&](const auto& one) { return rest.starts_with(one.first); });
+    if (unit == std::end(kUnits) || unit->second >= unit_before) refuse_time(text);
     rest.remove_prefix(unit->first.size());
     unit_before = unit->second;
     total += number * unit->second;

@@ -1,18 +1,18 @@
 // trireme bench comm: measures collectives per size and writes the table that `auto` uses.
 #include <algorithm>
+#include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"
 #include "trireme/base/transports.h"
 #include "trireme/base/words.h"
-#include "trireme/cli/bench/bench_report.h"
 #include "trireme/cli/cluster.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/launch/own_run.h"
@@ -23,6 +23,7 @@
 #include "trireme/comm/choice/measure.h"
 #include "trireme/comm/choice/selection.h"
 #include "trireme/comm/choice/tune.h"
+#include "trireme/comm/communicator.h"
 #include "trireme/comm/communicator_options.h"
 #include "trireme/comm/nccl/gpu_plan.h"
 #include "trireme/comm/rounds/registry.h"
@@ -42,19 +43,80 @@ constexpr const char* kRankVariable = "TRIREME_BENCH_RANK";
 constexpr std::size_t kMost = 128u << 20;         // bytes, if no sizes are given
 constexpr std::size_t kMostInProcess = 2u << 30;  // of all simulated ranks' buffers together
 
-struct BenchOptions : BenchReport {
+struct BenchOptions {
+  std::string algorithm = "auto";
+  std::string link;              // of a simulated network: "25us,1GB/s"
+  std::string memory = "arena";  // or "ordinary", "GPU"
   std::vector<std::string> collectives = {"all-reduce"};
   std::vector<std::string> size_texts;
   std::vector<std::size_t> sizes;  // parsed from size_texts
   int ranks = 2;
   bool ranks_given = false;
   std::string transport = "auto";
-  bool heap = false, explain = false, tune = false;
+  bool heap = false, explain = false, tune = false, json = false;
   std::string out;          // of --tune
   std::string beside_tune;  // the first option given that --tune has no use for
   double seconds = 0.05;
   bool on_gpus() const { return transport == "nccl"; }
 };
+
+double rate_of(const comm::Measured& one) {
+  return one.seconds > 0 ? double(one.bytes) / one.seconds / 1e9 : 0;
+}
+
+// With NCCL, transport_name() is the transport of the CPU's memory.
+std::string transport_of(const comm::Communicator& world, const BenchOptions& options) {
+  return options.memory == "GPU" ? "nccl" : std::string(world.transport_name());
+}
+
+void print_json(const comm::Communicator& world, std::string_view collective,
+                const comm::Measured& one, const BenchOptions& options) {
+  nlohmann::json line = {{"event", "bench"},
+                         {"collective", collective},
+                         {"ranks", world.size()},
+                         {"transport", transport_of(world, options)},
+                         {"algorithm", options.algorithm},
+                         {"memory", options.memory},
+                         {"bytes", one.bytes},
+                         {"seconds", one.seconds},
+                         {"gigabytes_per_second", rate_of(one)}};
+  if (!options.link.empty()) line["link"] = options.link;
+  std::printf("%s\n", line.dump().c_str());
+}
+
+void print_figures(const comm::Communicator& world, std::string_view collective,
+                   const std::vector<comm::Measured>& figures, const BenchOptions& options) {
+  if (!options.json) {
+    const std::string link = options.link.empty() ? "" : " of " + options.link;
+    std::printf("%.*s, %d rank%s, %s%s, %s, f32 in %s memory\n%12s %12s %10s\n",
+                static_cast<int>(collective.size()), collective.data(), world.size(),
+                world.size() == 1 ? "" : "s", transport_of(world, options).c_str(), link.c_str(),
+                options.algorithm.c_str(), options.memory.c_str(), "bytes", "time", "GB/s");
+  }
+  for (const comm::Measured& one : figures) {
+    if (options.json) {
+      print_json(world, collective, one, options);
+    } else {
+      std::printf("%12s %12s %10.3f\n", size_text(one.bytes).c_str(),
+                  duration_text(one.seconds).c_str(), rate_of(one));
+    }
+  }
+  std::fflush(stdout);
+}
+
+// The all-reduce algorithm that `auto` chooses at each size, and why.
+void print_choices(const comm::Communicator& world, const BenchOptions& options) {
+  for (const std::size_t bytes : options.sizes) {
+    const std::string why = world.explain_all_reduce(bytes);
+    if (options.json) {
+      const nlohmann::json line = {{"event", "choice"}, {"bytes", bytes}, {"why", why}};
+      std::printf("%s\n", line.dump().c_str());
+    } else {
+      std::printf("%12s  %s\n", size_text(bytes).c_str(), why.c_str());
+    }
+  }
+  std::fflush(stdout);
+}
 
 // Whether the MPI or NCCL decides the order of additions.
 bool is_native(const std::string& algorithm) {
@@ -96,7 +158,7 @@ void tune(Job& job, const BenchOptions& options) {
 
 void measure_all(comm::Communicator& world, const BenchOptions& options, Device device = {}) {
   if (options.explain) {
-    if (world.rank() == 0) print_choices(world, options.sizes, options);
+    if (world.rank() == 0) print_choices(world, options);
   } else {
     for (const std::string& collective : options.collectives) {
       const comm::OpKind kind = kind_of(collective);
@@ -175,15 +237,13 @@ void check_transport(BenchOptions& options, const rendezvous::RankEnvironment& p
                  std::to_string(place.size),
              "Start it without " + place.launcher + ".");
     }
-    if (options.tune) {
+    if (options.tune)
       refuse("bench", "--tune measures this machine, not a simulated network", "Leave out --link.");
-    }
     return;
   }
   const std::vector<std::string> names = transport_choices({"nccl", "sim"});
-  if (std::find(names.begin(), names.end(), options.transport) == names.end()) {
+  if (std::find(names.begin(), names.end(), options.transport) == names.end())
     refuse("bench", "unknown transport '" + options.transport + "'", "Use " + one_of(names) + ".");
-  }
   if (options.transport == "mpi" && (place.launcher.empty() || place.meeting)) {
     refuse("bench", "transport mpi needs ranks that mpirun started",
            "Start it by mpirun, or use transport auto.");

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -55,9 +54,7 @@ std::vector<std::string> arguments_of(const ScaleOptions& options, const Run& ru
   for (const char* off : {"train.validate_every=0", "train.sample_bytes=0", "checkpoint.every=0"})
     set(off);
   if (run.batch > 0) set("batch.global=" + std::to_string(run.batch));
-  if (run.simulated) {
-    words.insert(words.end(), {"--transport", "sim", "--link", options.link});
-  }
+  if (run.simulated) words.insert(words.end(), {"--transport", "sim", "--link", options.link});
   return words;
 }
 
@@ -105,7 +102,6 @@ class Scale {
     }
     return points;
   }
-  std::int64_t micro_batches() const noexcept { return micro_batches_; }
   const std::vector<std::string>& left_out() const noexcept { return left_out_; }
 
  private:
@@ -246,17 +242,14 @@ std::string draw_scale(const std::string& name, const std::vector<ScalePoint>& p
   LinePlot plot{.title = name + ": samples a second over ranks",
                 .subtitle = assumption,
                 .x_label = "ranks",
-                .y_label = "samples a second",
-                .curves = {},
-                .references = {}};
+                .y_label = "samples a second"};
   Curve ideal{.name = "ideal", .points = {}, .color = "#aaaaaa", .width = 1};
   const auto add = [&](const char* label, bool weak, bool simulated, const char* color) {
     Curve curve{.name = label, .points = {}, .color = color, .markers = true};
     if (simulated) curve.opacity = 0.5;
-    for (const ScalePoint& point : points) {
+    for (const ScalePoint& point : points)
       if (point.weak == weak && point.simulated == simulated)
         curve.points.emplace_back(point.ranks, point.samples_per_second);
-    }
     if (!curve.points.empty()) plot.curves.push_back(std::move(curve));
   };
   add("strong", false, false, "#1f77b4");

@@ -137,15 +137,12 @@ std::optional<double> last_validation(const ComparedRun& run) {
 }
 
 std::string fixed(std::optional<double> value, const char* format) {
-  char text[64];
-  if (value) std::snprintf(text, sizeof text, format, *value);
-  return value ? text : "-";
+  return value ? formatted(format, *value) : "-";
 }
 
 // If a run has no curves, only weights can be compared.
 bool compares_weights(const std::vector<ComparedRun>& runs) {
-  return std::any_of(runs.begin(), runs.end(),
-                     [](const ComparedRun& run) { return run.training.empty(); });
+  return std::ranges::any_of(runs, [](const ComparedRun& run) { return run.training.empty(); });
 }
 
 void print_weights(const std::vector<ComparedRun>& runs, int width) {
@@ -250,8 +247,7 @@ int compare_command(const CompareOptions& options) {
       if (const auto found = run.checkpoint.empty() ? find_checkpoint(run.folder) : std::nullopt)
         run.checkpoint = found->path();
   options.json ? print_json(runs) : print(runs);
-  if (std::any_of(runs.begin(), runs.end(),
-                  [](const ComparedRun& run) { return !run.training.empty(); })) {
+  if (std::ranges::any_of(runs, [](const ComparedRun& run) { return !run.training.empty(); })) {
     write_file(options.svg, overlaid(runs, options.over == "time"), "compare");
     say(options.json, "\nthe curves are in " + options.svg);
   }
@@ -298,8 +294,7 @@ ComparedRun read_run(const std::string& folder) {
     refuse("compare",
            is_there(folder) ? folder + " has no recorded steps (events.jsonl) and no checkpoint"
                             : "there is no " + folder,
-           "Name the folder of a run, as train prints it, of a Log or of a "
-           "Checkpointer.");
+           "Name the folder of a run, as train prints it, of a Log or of a Checkpointer.");
   }
   return run;
 }
@@ -308,9 +303,8 @@ std::string straggler_text(const ComparedRun& run) {
   if (run.late.empty()) return {};
   std::int64_t steps = 0;
   for (const auto& [rank, late] : run.late) steps += late.steps;
-  const auto& [rank, late] = *std::max_element(
-      run.late.begin(), run.late.end(),
-      [](const auto& a, const auto& b) { return a.second.seconds < b.second.seconds; });
+  const auto& [rank, late] = *std::ranges::max_element(
+      run.late, [](const auto& a, const auto& b) { return a.second.seconds < b.second.seconds; });
   return "rank " + std::to_string(rank) + ", in " + grouped(late.steps) + " of " +
          counted(steps, "step") + ", by " +
          duration_text(late.seconds / static_cast<double>(late.steps));
@@ -336,7 +330,7 @@ std::map<std::string, std::vector<std::string>> differing_keys(
 
 std::optional<double> median(std::vector<double> values) {
   if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   return values[(values.size() - 1) / 2];
 }
 
@@ -366,7 +360,7 @@ void put_over_time(ComparedRun& run) {
     run.training[i].first = now;
   }
   for (auto& [step, loss] : run.validation) {
-    const auto next = std::upper_bound(steps.begin(), steps.end(), step);
+    const auto next = std::ranges::upper_bound(steps, step);
     step = next == steps.begin() ? 0 : seconds[static_cast<std::size_t>(next - steps.begin()) - 1];
   }
 }
@@ -414,12 +408,11 @@ std::string staleness_plot(const std::vector<ComparedRun>& runs) {
   for (const ComparedRun& run : runs)
     for (const auto& [staleness, count] : run.staleness) together[staleness] += count;
   if (together.empty()) return {};
-  BarPlot plot{.title = "staleness of the gradients",
-               .subtitle =
-                   "updates by other workers between a gradient's weights and its own "
-                   "update",
-               .x_label = "staleness",
-               .y_label = "% of a run's gradients"};
+  BarPlot plot{
+      .title = "staleness of the gradients",
+      .subtitle = "updates by other workers between a gradient's weights and its own update",
+      .x_label = "staleness",
+      .y_label = "% of a run's gradients"};
   for (const CountBin& bin : doubling_bins(together)) plot.groups.push_back(bin.label);
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (runs[i].staleness.empty()) continue;
@@ -427,7 +420,7 @@ std::string staleness_plot(const std::vector<ComparedRun>& runs) {
                      .values = std::vector<double>(plot.groups.size(), 0),
                      .color = kColors[i % kColors.size()]};
     for (const CountBin& bin : doubling_bins(runs[i].staleness)) {
-      const auto group = std::find(plot.groups.begin(), plot.groups.end(), bin.label);
+      const auto group = std::ranges::find(plot.groups, bin.label);
       series.values[static_cast<std::size_t>(group - plot.groups.begin())] = 100 * bin.share;
     }
     plot.series.push_back(std::move(series));

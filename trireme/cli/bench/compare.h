@@ -12,12 +12,11 @@ namespace trireme::inline v0::cli {
 
 struct ComparedRun {
   std::string name, folder;
-  std::int64_t steps = 0;        // done
-  std::string items = "tokens";  // or "samples"
-  std::string
-      checkpoint;  // folder of the newest one; read_run() looks for it if there are no curves
-  std::map<std::string, std::string> keys;                      // as TOML writes the values
-  std::string loss_unit;                                        // empty: the run does not say
+  std::int64_t steps = 0;                   // done
+  std::string items = "tokens";             // or "samples"
+  std::string checkpoint;                   // of the newest one; sought if there are no curves
+  std::map<std::string, std::string> keys;  // as TOML writes the values
+  std::string loss_unit;                    // empty: the run does not say
   std::vector<std::pair<double, double>> training, validation;  // (step, loss)
   // Per step: seconds, items per second, and seconds spent waiting for communication.
   std::vector<double> step_seconds, per_second, communication_seconds;

@@ -77,8 +77,7 @@ std::pair<int, int> range_of(const CoordinatorArguments& arguments) {
 int coordinate_command(const CoordinatorArguments& arguments, bool gathers) {
   if (arguments.workers > 0 && gathers)
     refuse("coordinator", "--workers cannot be combined with --gather",
-           "Leave it out: workers that train on their own begin when they "
-           "come.");
+           "Leave it out: workers that train on their own begin when they come.");
   const auto [min, max] = range_of(arguments);
   const auto listen = net::parse_endpoint(arguments.listen);
   if (!listen)

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "trireme/base/words.h"
 #include "trireme/cli/launch/own_run.h"
@@ -37,9 +36,8 @@ int print_script(const CommandOptions& options, const Command& command) {
        "--only-rank", "--bind", "PROGRAM"});
   if (!other.empty())
     refuse("launch", "--print-sbatch cannot be combined with " + other,
-           "The script trains CONFIG by srun, on a number of ranks that "
-           "stays and the nodes that Slurm gives. Leave it out, or write "
-           "`trireme launch` into a script of your own.");
+           "The script trains CONFIG by srun, on a number of ranks that stays and the nodes that "
+           "Slurm gives. Leave it out, or write `trireme launch` into a script of your own.");
   const std::filesystem::path config = options.print_sbatch;
   std::error_code error;
   if (!std::filesystem::is_regular_file(config, error))
@@ -63,9 +61,8 @@ int launch_command(CommandOptions options, const Command& command) {
   if (options.launch.command.empty())
     refuse("launch", "no program was given", "Write it after --: trireme launch -n 2 -- ./program");
   options.launch.elsewhere = host_options(options.hosts);
-  if (!ranks_given && options.hosts.empty()) {
+  if (!ranks_given && options.hosts.empty())
     refuse("launch", "the number of ranks is not given", "Give -n N, or hosts with -H.");
-  }
   if (!ranks_given) options.launch.ranks = launch::slots_of(options.launch.elsewhere.hosts);
   options.launch.evaluator = options.evaluators == 1;
   const bool resizes = !options.elastic.empty() || options.spares > 0;
@@ -111,10 +108,8 @@ void declare_launch(Command& command) {
           "Example:\n  trireme launch -n 2 -- echo hello\n"
           "  trireme launch --workers 4 --servers 2 --evaluator 1 -- ./program\n"
           "On other hosts: trireme launch -H node07:4,node08:4 -- ./program. They are reached by "
-          "ssh "
-          "without\na password (TRIREME_SSH: another command) and have the same folder and the "
-          "same "
-          "Trireme.\n"
+          "ssh without\na password (TRIREME_SSH: another command) and have the same folder and the "
+          "same Trireme.\n"
           "Under Slurm: trireme launch --print-sbatch gpt.toml -n 8 --nodes 2 > job.sh; sbatch "
           "job.sh");
   command

@@ -32,9 +32,8 @@ int resize_command(const ResizeOptions& options) {
   const std::filesystem::path file = run / "wanted_ranks";
   if (!std::filesystem::exists(file, none))
     refuse("resize", "the job in " + options.run + " has a fixed number of ranks",
-           "Stop it and go on by `trireme train --resume RUN --elastic "
-           "MIN:MAX`; under `trireme coordinator` start or stop "
-           "processes instead.");
+           "Stop it and go on by `trireme train --resume RUN --elastic MIN:MAX`; under `trireme "
+           "coordinator` start or stop processes instead.");
   write_file(file.string() + ".new", std::to_string(options.ranks) + "\n", "resize");
   std::filesystem::rename(file.string() + ".new", file);
   std::printf("asked the job in %s for %s; its launcher says what it does\n", options.run.c_str(),

@@ -67,9 +67,8 @@ void add_host_options(Command& command, HostArguments& arguments) {
 launch::HostOptions host_options(const HostArguments& arguments) {
   launch::HostOptions options;
   if (arguments.empty()) return options;
-  if (!arguments.list.empty() && !arguments.file.empty()) {
+  if (!arguments.list.empty() && !arguments.file.empty())
     refuse("launch", "both -H and --hostfile name hosts", "Give one of them.");
-  }
   options.hosts = arguments.file.empty() ? launch::parse_hosts(arguments.list)
                                          : launch::read_hostfile(arguments.file);
   options.agent = {own_program(), "launch-host"};

@@ -9,7 +9,6 @@
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/plan/link.h"
 #include "trireme/show/collective/collective.h"
-#include "trireme/show/collective/cost.h"
 #include "trireme/show/collective/recording.h"
 #include "trireme/show/drawing/picture.h"
 
@@ -31,9 +30,8 @@ void list(const ShowOptions& options) {
       std::printf("%-15s %-16s %s\n", show::title_of(kind).c_str(), entry->name.c_str(),
                   entry->about.c_str());
     }
-    if (kind == comm::OpKind::AllReduce) {
+    if (kind == comm::OpKind::AllReduce)
       std::printf("%-15s %-16s in shared memory\n", "all-reduce", "direct");
-    }
   }
 }
 
@@ -46,9 +44,8 @@ int show_command(const ShowOptions& options) {
   const plan::LinkCost link = plan::link_of(options.link);
   const std::size_t bytes = plan::bytes_of(options.bytes);
   const comm::OpKind kind = show::kind_named(options.collective);
-  if (options.root != 0 && !show::has_root(kind)) {
+  if (options.root != 0 && !show::has_root(kind))
     refuse("show", show::title_of(kind) + " has no root", "Leave out --root.");
-  }
   const show::Recording recording = show::record({.kind = kind,
                                                   .algorithm = options.algorithm,
                                                   .ranks = options.ranks,

@@ -24,14 +24,12 @@ struct ShowPartitionOptions {
 };
 
 plan::PartitionOptions partition_options(const ShowPartitionOptions& options) {
-  if (!(options.slack >= 0)) {
+  if (!(options.slack >= 0))
     refuse("show", "--slack " + number_text(options.slack) + " is no number of at least 0",
            "Write 0.05 for a stage 5 % longer.");
-  }
   plan::PartitionOptions result{.stages = options.stages, .slack = options.slack};
-  if (!options.memory.empty()) {
+  if (!options.memory.empty())
     result.memory_limit = static_cast<std::int64_t>(plan::bytes_of(options.memory));
-  }
   if (options.schedule.empty()) return result;
   if (plan::schedule_named(options.schedule).chunks == plan::Chunks::Two) {
     refuse("show", options.schedule + " puts two stages on a rank",

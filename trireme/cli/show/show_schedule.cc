@@ -48,9 +48,8 @@ plan::PipelineTimes times_of(const std::string& text) {
   }
   if (!good || numbers.size() < 3 || numbers.size() > 4 || text.back() == ',') {
     refuse("show", "\"" + text + "\" are no times",
-           "Write those of a stage's forward pass, of its backward pass for the "
-           "inputs and for the weights, in any unit: 1,1,1; and, as a fourth, "
-           "of a message: 18.5,18.1,9.3,0.6.");
+           "Write those of a stage's forward pass, of its backward pass for the inputs and for the "
+           "weights, in any unit: 1,1,1; and, as a fourth, of a message: 18.5,18.1,9.3,0.6.");
   }
   return {{{numbers[0], numbers[1], numbers[2]}}, numbers.size() > 3 ? numbers[3] : 0};
 }
@@ -113,9 +112,8 @@ show::DrawnSchedule drawn(const ShowScheduleOptions& options) {
 
 // Draws a recorded run beside the simulation of its passes.
 int show_recorded(const ShowScheduleOptions& options, const Command& command) {
-  if (!options.name.empty()) {
+  if (!options.name.empty())
     refuse("show", "a recorded run has its own schedule", "Leave out \"" + options.name + "\".");
-  }
   const std::string other = command.first_given(
       {"--stages", "--microbatches", "--ranks", "--times", "--recompute", "--step"});
   if (!other.empty())

@@ -3,7 +3,6 @@
 // A checkpoint names tensors as a whole, and every rank of any layout reads its part of them
 // (train/layouts_test.cc), so no tensor is rewritten: the command verifies the newest checkpoint,
 // checks that the model can be cut for the new layout, and writes the layout into config.toml.
-#include <cstdio>
 
 #include "trireme/base/shell_word.h"
 #include "trireme/base/words.h"

@@ -2,9 +2,7 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <string>
-#include <utility>
 
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"

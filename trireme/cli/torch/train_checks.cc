@@ -74,11 +74,10 @@ void check_pace(const TrainingJob& job, const rendezvous::RankEnvironment& place
   if (alone == place.on_its_own) return;
   const std::string key = "server.staleness and server.backup";
   refuse("config",
-         alone ? "by " + key +
-                     " each worker trains on its own, but the coordinator has "
-                     "elastic ranks"
-               : "the coordinator has workers that train on their own, but by " + key +
-                     " they train together",
+         alone
+             ? "by " + key + " each worker trains on its own, but the coordinator has elastic ranks"
+             : "the coordinator has workers that train on their own, but by " + key +
+                   " they train together",
          alone ? "Start `trireme coordinator` with --workers N."
                : "Set server.staleness = 4, for example, or start `trireme "
                  "coordinator` without --workers.");

@@ -136,9 +136,8 @@ plan::TrainingPlan planned(const train::Settings& settings, const input::Corpus&
 }
 
 void check_start(const TrainingJobOptions& options) {
-  if (options.config.empty()) {
+  if (options.config.empty())
     refuse("config", "no configuration was given", "Name one, such as configs/gpt-nano.toml.");
-  }
   if (options.ranks < 1 || options.ranks > kMostProcesses) {
     refuse("config", "--ranks " + std::to_string(options.ranks) + " is out of range",
            "It must be at least 1 and at most " + std::to_string(kMostProcesses) + ".");

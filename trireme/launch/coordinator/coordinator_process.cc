@@ -44,9 +44,8 @@ class CoordinatorProcess {
 };
 
 int CoordinatorProcess::run() {
-  while (!closed_ && receive(socket_.get(), bytes_)) {
+  while (!closed_ && receive(socket_.get(), bytes_))
     for (Message message; !closed_ && take_message(bytes_, message);) take(message);
-  }
   // The launcher is gone. _exit, because a call may still wait for the store.
   if (!closed_) _exit(0);
   return exit_code_;

@@ -84,10 +84,13 @@ std::optional<rendezvous::ServerView> KeptCoordinator::lose_server(int server) {
   return rendezvous::ServerView::from_text(answer->field(1));
 }
 
-bool KeptCoordinator::trains_alone(int worker) const {
-  const auto answer = orders_.ask({"trains-alone", worker});
+// Whether the answer has a field besides its number.
+bool KeptCoordinator::agrees(Message order) const {
+  const auto answer = orders_.ask(std::move(order));
   return answer && answer->fields.size() > 1;
 }
+
+bool KeptCoordinator::trains_alone(int worker) const { return agrees({"trains-alone", worker}); }
 
 int KeptCoordinator::workers_needed() const {
   const auto answer = orders_.ask({"workers-needed", -1});
@@ -95,8 +98,7 @@ int KeptCoordinator::workers_needed() const {
 }
 
 bool KeptCoordinator::lose_worker(int worker) {
-  const auto answer = orders_.ask({"lose-worker", worker});
-  if (!answer || answer->fields.size() < 2) return false;
+  if (!agrees({"lose-worker", worker})) return false;
   orders_.drop_about(worker);
   return true;
 }
@@ -107,10 +109,7 @@ void KeptCoordinator::regroup(const rendezvous::Epoch& epoch) {
   orders_.ask(std::move(order));
 }
 
-bool KeptCoordinator::has_met() const {
-  const auto answer = orders_.ask({"has-met", -1});
-  return answer && answer->fields.size() > 1;
-}
+bool KeptCoordinator::has_met() const { return agrees({"has-met", -1}); }
 
 void KeptCoordinator::forget(int process) {
   orders_.drop_about(process);

@@ -67,6 +67,7 @@ class KeptCoordinator final : public rendezvous::JobControl {
     std::string sentence;
     bool final = false;  // another try would not help
   };
+  bool agrees(Message order) const;
   void keep();
   int start();
   void serve(int socket);

@@ -150,8 +150,7 @@ void StandingCoordinator::start() {
   // Absent workers on their own are no loss.
   if (!workers_->begun() || options_.alone > 0) return;
   for (const int process : job.epoch.members)
-    if (!std::binary_search(job.joined.begin(), job.joined.end(), process) &&
-        !job.left.contains(process))
+    if (!std::ranges::binary_search(job.joined, process) && !job.left.contains(process))
       gone(process, roles_.name_of(process) + " was gone before this coordinator began");
 }
 
@@ -203,8 +202,8 @@ std::unique_ptr<StandingWorkers> StandingCoordinator::make_workers(
   if (options_.alone == 0) return ranks_of_epochs(elastic_, options_.gather, known);
   const auto begun = [this] {
     const std::vector<int> all = coordinator_->snapshot().epoch.members;
-    return std::any_of(all.begin(), all.end(),
-                       [this](int worker) { return coordinator_->trains_alone(worker); });
+    return std::ranges::any_of(all,
+                               [this](int worker) { return coordinator_->trains_alone(worker); });
   };
   return workers_on_their_own({elastic_.min, elastic_.max}, roles_, begun, known);
 }
@@ -251,7 +250,7 @@ void StandingCoordinator::carry_out(const StandingWorkers::Decision& decision) {
 // While nobody is heard, the end of a connection means no more than silence: a network that works
 // again resets it, and the process comes back. An awaited process has a successor already.
 void StandingCoordinator::broken(int process, const std::string& how) {
-  const bool awaited = std::count(awaited_.begin(), awaited_.end(), process) > 0;
+  const bool awaited = std::ranges::count(awaited_, process) > 0;
   if (!deaf_ || awaited || is_ending()) return gone(process, how);
   awaited_.push_back(process);
 }
@@ -346,7 +345,7 @@ void StandingCoordinator::watch() {
   if (!awaited_.empty() && !deaf_ && gives_up_awaited(now)) {
     const std::vector<int> unreached = coordinator_->snapshot().unreached;
     for (const int process : std::exchange(awaited_, {}))
-      if (std::binary_search(unreached.begin(), unreached.end(), process))
+      if (std::ranges::binary_search(unreached, process))
         gone(process, roles_.name_of(process) + " has not come back to the coordinator");
   }
   lose_silent();
@@ -369,7 +368,7 @@ void StandingCoordinator::lose_silent() {
     began_ = waiter_->now();
   } else {
     for (const int process : silent)
-      if (std::count(awaited_.begin(), awaited_.end(), process) == 0)
+      if (std::ranges::count(awaited_, process) == 0)
         gone(process, roles_.name_of(process) + " has sent no heartbeat for " +
                           duration_text(to_seconds(elastic_.silence)));
   }

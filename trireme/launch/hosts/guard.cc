@@ -35,9 +35,8 @@ constexpr int kMostGroups = 4096;
       if (number < kMostGroups) groups[number++] = news;
       continue;
     }
-    for (int i = 0; i < number; ++i) {
+    for (int i = 0; i < number; ++i)
       if (groups[i] == -news) groups[i--] = groups[--number];
-    }
   }
   for (int i = 0; i < number; ++i) syscall(SYS_kill, -groups[i], SIGKILL);
   for (;;) syscall(SYS_exit_group, 0);

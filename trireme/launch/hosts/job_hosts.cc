@@ -13,7 +13,6 @@
 #include "trireme/base/joined.h"
 #include "trireme/launch/hosts/spawn.h"
 #include "trireme/net/endpoint.h"
-#include "trireme/observe/machine.h"
 #include "trireme/rendezvous/own_address.h"
 #include "trireme/rendezvous/secret.h"
 
@@ -37,9 +36,9 @@ std::vector<std::string> exported_variables(const std::vector<std::string>& name
   std::vector<std::string> result;
   for (const std::string& one : own_environment()) {
     const auto is = [&](std::string_view name) { return one.starts_with(name); };
-    const bool wanted = std::any_of(named.begin(), named.end(),
-                                    [&](const std::string& name) { return is(name + "="); });
-    const bool own = std::any_of(kOwnVariables.begin(), kOwnVariables.end(), is);
+    const bool wanted =
+        std::ranges::any_of(named, [&](const std::string& name) { return is(name + "="); });
+    const bool own = std::ranges::any_of(kOwnVariables, is);
     if (wanted || ((is("TRIREME_") || is("OMP_NUM_THREADS=")) && !own)) result.push_back(one);
   }
   return result;
@@ -65,9 +64,8 @@ JobHosts::JobHosts(const LaunchOptions& options)
 }
 
 int JobHosts::local_processes() const noexcept {
-  return static_cast<int>(std::count_if(places_.begin(), places_.end(), [&](int host) {
-    return !elsewhere_[static_cast<std::size_t>(host)];
-  }));
+  return static_cast<int>(std::ranges::count_if(
+      places_, [&](int host) { return !elsewhere_[static_cast<std::size_t>(host)]; }));
 }
 
 std::string JobHosts::describe() const {
@@ -75,7 +73,7 @@ std::string JobHosts::describe() const {
 }
 
 int JobHosts::processes_on(std::size_t host) const {
-  return static_cast<int>(std::count(places_.begin(), places_.end(), static_cast<int>(host)));
+  return static_cast<int>(std::ranges::count(places_, static_cast<int>(host)));
 }
 
 // Another host reaches the coordinator at the address from which it sees ssh come, unless the user
@@ -134,8 +132,7 @@ void JobHosts::open(Waiter& waiter, Guard& guard, const HostEvents& events) {
 }
 
 bool JobHosts::decided() const {
-  return std::all_of(remote_.begin(), remote_.end(),
-                     [](const auto& one) { return one->decided(); });
+  return std::ranges::all_of(remote_, [](const auto& one) { return one->decided(); });
 }
 
 // Processes of this host tell others their addresses, so they use an address of the coordinator
@@ -173,7 +170,7 @@ void JobHosts::end_attempts() {
 }
 
 bool JobHosts::closed() const {
-  return std::all_of(remote_.begin(), remote_.end(), [](const auto& one) { return one->ended(); });
+  return std::ranges::all_of(remote_, [](const auto& one) { return one->ended(); });
 }
 
 std::string JobHosts::name_of(int process) const {

@@ -121,8 +121,7 @@ void LocalHost::add_pipe(int process, bool error, Descriptor end) {
 }
 
 bool LocalHost::output_finished() const {
-  return std::all_of(pipes_.begin(), pipes_.end(),
-                     [](const auto& pipe) { return pipe.second->finished(); });
+  return std::ranges::all_of(pipes_, [](const auto& pipe) { return pipe.second->finished(); });
 }
 
 bool LocalHost::output_finished(int process) const {

@@ -82,9 +82,8 @@ bool ExitSource::poll() {
   if (finished_) return false;
   siginfo_t info{};
   if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-      info.si_pid == 0) {
+      info.si_pid == 0)
     return false;
-  }
   kill(-pid_, SIGKILL);  // while the zombie still reserves the number
   on_group_end_(pid_);
   waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG);

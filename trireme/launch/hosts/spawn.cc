@@ -69,9 +69,8 @@ struct Plan {
   if (getppid() != plan.parent) _exit(127);  // the parent has died before prctl()
   setpgid(0, 0);
   if (plan.cores) sched_setaffinity(0, sizeof *plan.cores, plan.cores);
-  for (int target = 0; target < 3; ++target) {
+  for (int target = 0; target < 3; ++target)
     if (plan.standard[target] >= 0) dup2(plan.standard[target], target);
-  }
   for (std::size_t i = 0; i < plan.num_inherit; ++i) fcntl(plan.inherit[i], F_SETFD, 0);
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;

@@ -24,9 +24,8 @@ std::vector<int> order_by(
   std::vector<int> order;
   while (true) {
     std::vector<int> ready;
-    for (std::size_t node = 0; node < reads.size(); ++node) {
+    for (std::size_t node = 0; node < reads.size(); ++node)
       if (is_ready(reads, done, node)) ready.push_back(static_cast<int>(node));
-    }
     if (ready.empty()) return order;
     order.push_back(ready[choose(ready, done)]);
     done.add(static_cast<std::size_t>(order.back()));
@@ -40,9 +39,8 @@ std::int64_t open_bytes(const Reads& reads, const std::vector<std::int64_t>& byt
   std::set<int> open;
   for (std::size_t reader = 0; reader < reads.size(); ++reader) {
     if (done.has(reader)) continue;
-    for (int from : reads[reader]) {
+    for (int from : reads[reader])
       if (done.has(static_cast<std::size_t>(from))) open.insert(from);
-    }
   }
   std::int64_t sum = 0;
   for (int from : open) sum += bytes[static_cast<std::size_t>(from)];

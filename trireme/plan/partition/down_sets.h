@@ -16,9 +16,8 @@ class NodeSet {
   void add(std::size_t node) { words_[node / 64] |= std::uint64_t{1} << (node % 64); }
   /// True if every node of this set is in `other`.
   bool within(const NodeSet& other) const {
-    for (std::size_t i = 0; i < words_.size(); ++i) {
+    for (std::size_t i = 0; i < words_.size(); ++i)
       if ((words_[i] & ~other.words_[i]) != 0) return false;
-    }
     return true;
   }
   friend auto operator<=>(const NodeSet&, const NodeSet&) = default;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <optional>
 #include <set>
@@ -21,9 +20,8 @@ std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 Reads reads_of(const Graph& graph) {
   Reads reads(graph.nodes.size());
-  for (const GraphValue& value : graph.values) {
+  for (const GraphValue& value : graph.values)
     for (int to : value.to) reads[at(to)].push_back(value.from);
-  }
   return reads;
 }
 
@@ -39,16 +37,14 @@ void check(const Graph& graph, const PartitionOptions& options) {
   }
   for (const GraphNode& node : graph.nodes) {
     if (node.seconds >= 0 && std::isfinite(node.seconds) && node.weight_bytes >= 0 &&
-        node.activation_bytes >= 0) {
+        node.activation_bytes >= 0)
       continue;
-    }
     refuse("node " + node.name + " has a cost that is negative or not finite",
            "Measure the node again.");
   }
   for (const GraphValue& value : graph.values) {
     const auto wrong = [&](int node) { return node < 0 || node >= nodes; };
-    if (wrong(value.from) || std::any_of(value.to.begin(), value.to.end(), wrong) ||
-        value.bytes < 0) {
+    if (wrong(value.from) || std::ranges::any_of(value.to, wrong) || value.bytes < 0) {
       refuse("a value from node " + std::to_string(value.from) + " of " + std::to_string(nodes) +
                  " has an end that is no node, or a negative size",
              "");
@@ -102,13 +98,10 @@ class Search {
     found_ = down_sets(reads_of(graph), bytes, std::max(kMostDownSets, 2 * graph.nodes.size() + 2));
     for (const NodeSet& set : found_.sets) left_.push_back(measured(set));
     within_.resize(found_.sets.size());
-    for (std::size_t large = 1; large < found_.sets.size(); ++large) {
-      for (std::size_t small = 0; small < large; ++small) {
-        if (found_.sets[small].within(found_.sets[large])) {
+    for (std::size_t large = 1; large < found_.sets.size(); ++large)
+      for (std::size_t small = 0; small < large; ++small)
+        if (found_.sets[small].within(found_.sets[large]))
           within_[large].push_back(static_cast<std::uint32_t>(small));
-        }
-      }
-    }
   }
 
   bool exact() const { return found_.all; }
@@ -153,10 +146,9 @@ class Search {
       best = std::move(next);
     }
     std::vector<std::size_t> cuts = {left_.size() - 1};
-    for (int stage = options_.stages - 1; stage >= 0; --stage) {
+    for (int stage = options_.stages - 1; stage >= 0; --stage)
       cuts.push_back(from[at(stage)][cuts.back()]);
-    }
-    std::reverse(cuts.begin(), cuts.end());
+    std::ranges::reverse(cuts);
     return cuts;  // the empty set, the left side of each cut, the whole set
   }
 
@@ -190,9 +182,8 @@ class Search {
       left.activations += (graph_.nodes[i].activation_bytes + ranks_[i] - 1) / ranks_[i];
     }
     for (const GraphValue& value : graph_.values) {
-      const bool crosses =
-          set.has(at(value.from)) &&
-          std::any_of(value.to.begin(), value.to.end(), [&](int to) { return !set.has(at(to)); });
+      const bool crosses = set.has(at(value.from)) &&
+                           std::ranges::any_of(value.to, [&](int to) { return !set.has(at(to)); });
       if (crosses) left.sent += value.bytes;
     }
     return left;
@@ -231,13 +222,12 @@ std::vector<SplitAdvice> suggestions_of(const Graph& graph, const PartitionOptio
                                                 ": split its layers over " + std::to_string(ranks) +
                                                 " ranks (parallel.tensor)"});
     } else if (options.stages > 1 && node.seconds > 1.1 * fair) {
-      char text[160];
-      std::snprintf(text, sizeof text,
-                    " alone takes %.2f ms, %.1f times a fair share: split its layers over %d ranks "
-                    "(parallel.tensor)",
-                    1e3 * node.seconds, node.seconds / fair,
-                    static_cast<int>(std::ceil(node.seconds / fair)));
-      found.push_back({static_cast<int>(i), node.name + text});
+      const double shares = node.seconds / fair;
+      found.push_back({static_cast<int>(i),
+                       node.name + formatted(" alone takes %.2f ms, ", 1e3 * node.seconds) +
+                           formatted("%.1f times a fair share: split its layers over ", shares) +
+                           std::to_string(static_cast<int>(std::ceil(shares))) +
+                           " ranks (parallel.tensor)"});
     }
   }
   return found;
@@ -271,12 +261,10 @@ std::optional<GraphPartition> cut_chain(const Graph& chain, const PartitionOptio
 
 std::string text_of(const GraphPartition& partition, const Graph& graph) {
   std::string text;
-  char line[160];
   for (std::size_t i = 0; i < partition.stages.size(); ++i) {
     const GraphStage& stage = partition.stages[i];
-    std::snprintf(line, sizeof line, "stage %zu  %.2f ms, %s", i, 1e3 * stage.seconds,
-                  bytes_text(stage.memory_bytes).c_str());
-    text += line;
+    text += "stage " + std::to_string(i) + formatted("  %.2f ms, ", 1e3 * stage.seconds) +
+            bytes_text(stage.memory_bytes);
     if (i + 1 < partition.stages.size()) text += ", sends " + bytes_text(stage.sent_bytes);
     text += ":";
     for (int node : stage.nodes) text += " " + graph.nodes[at(node)].name;

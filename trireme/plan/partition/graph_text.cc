@@ -1,11 +1,11 @@
 #include "trireme/plan/partition/graph_text.h"
 
-#include <cstdio>
 #include <map>
 #include <sstream>
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/plan/link.h"
 
 namespace trireme::inline v0::plan {
@@ -93,10 +93,8 @@ std::string text_of(const Graph& graph) {
     if (node.name.empty() || node.name.find_first_of(" \t\r\n#") != std::string::npos)
       throw ConfigError("\"" + node.name + "\" cannot be a node's name in a graph's file",
                         {.operation = "graph", .advice = "Name the block by one word."});
-    char seconds[32];
-    std::snprintf(seconds, sizeof seconds, "%.6gms", 1e3 * node.seconds);
-    text += "node " + node.name + " " + seconds + " " + std::to_string(node.weight_bytes) + " " +
-            std::to_string(node.activation_bytes) + "\n";
+    text += "node " + node.name + formatted(" %.6gms ", 1e3 * node.seconds) +
+            std::to_string(node.weight_bytes) + " " + std::to_string(node.activation_bytes) + "\n";
   }
   for (const GraphValue& value : graph.values) {
     if (value.to.empty()) continue;

@@ -46,9 +46,8 @@ void check(std::span<const BlockCost> blocks, const PartitionOptions& options) {
   }
   for (const BlockCost& block : blocks) {
     if (block.seconds >= 0 && std::isfinite(block.seconds) && block.weight_bytes >= 0 &&
-        block.activation_bytes >= 0 && block.output_bytes >= 0) {
+        block.activation_bytes >= 0 && block.output_bytes >= 0)
       continue;
-    }
     throw ConfigError("block " + block.name + " has a cost that is negative or not finite",
                       {.operation = "partition", .advice = "Measure the block again."});
   }
@@ -115,11 +114,9 @@ void refuse_memory(const PartitionOptions& options, const std::string& advice) {
 }
 
 std::string imbalance_text(double slowest, double mean) {
-  char line[128];
-  std::snprintf(line, sizeof line,
-                "imbalance %.1f %%: the slowest stage takes %.2f ms, the mean is %.2f ms\n",
-                mean > 0 ? 100 * (slowest / mean - 1) : 0, slowest * 1e3, mean * 1e3);
-  return line;
+  return formatted("imbalance %.1f %%: ", mean > 0 ? 100 * (slowest / mean - 1) : 0) +
+         formatted("the slowest stage takes %.2f ms, ", slowest * 1e3) +
+         formatted("the mean is %.2f ms\n", mean * 1e3);
 }
 
 void check_stages(std::int64_t blocks, int stages) {
@@ -150,12 +147,10 @@ std::string text_of(const Partition& partition, std::span<const BlockCost> block
   for (std::size_t i = 0; i < partition.stages.size(); ++i) {
     const StageCost& stage = partition.stages[i];
     std::string range = blocks[static_cast<std::size_t>(stage.first)].name;
-    if (stage.end - stage.first > 1) {
+    if (stage.end - stage.first > 1)
       range += " to " + blocks[static_cast<std::size_t>(stage.end - 1)].name;
-    }
-    char time[32];
-    std::snprintf(time, sizeof time, "%.2f ms", stage.seconds * 1e3);
-    add(std::to_string(i).c_str(), range, time, bytes_text(stage.memory_bytes),
+    add(std::to_string(i).c_str(), range, formatted("%.2f ms", stage.seconds * 1e3),
+        bytes_text(stage.memory_bytes),
         i + 1 < partition.stages.size() ? bytes_text(stage.sent_bytes) : "");
   }
   return table + imbalance_text(partition.slowest(), partition.mean());

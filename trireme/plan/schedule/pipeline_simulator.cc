@@ -70,9 +70,8 @@ class Simulation {
       begin = std::max(begin, made_[value] + (hop ? times_.message : 0));
     }
     clock = begin + duration_of(action, times_);
-    if (is_pass(action.kind) || action.kind == ActionKind::Recompute) {
+    if (is_pass(action.kind) || action.kind == ActionKind::Recompute)
       timeline_.ranks[static_cast<std::size_t>(rank)].push_back({action, begin, clock});
-    }
     for (const Value& value : results_of(action, schedule_, transfers_)) made_[value] = clock;
   }
 

@@ -19,11 +19,9 @@ std::string_view letters_of(ActionKind kind) noexcept {
 
 int Schedule::microbatches() const noexcept {
   int count = 0;
-  for (const auto& actions : order) {
-    for (const Action& action : actions) {
+  for (const auto& actions : order)
+    for (const Action& action : actions)
       count = std::max({count, action.microbatch + 1, action.backward_microbatch + 1});
-    }
-  }
   return count;
 }
 
@@ -57,9 +55,8 @@ std::string text_of(const Schedule& schedule) {
   std::string text;
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     text += std::to_string(rank) + ":";
-    for (const Action& action : schedule.order[static_cast<std::size_t>(rank)]) {
+    for (const Action& action : schedule.order[static_cast<std::size_t>(rank)])
       text += " " + text_of(action);
-    }
     text += "\n";
   }
   return text;
@@ -69,9 +66,8 @@ std::string grid_text(const std::vector<std::string>& labels,
                       std::vector<std::vector<std::string>> rows, const Mark& mark) {
   auto& marked = rows[static_cast<std::size_t>(mark.rank)];
   const std::size_t at = std::min(mark.position, marked.size());
-  if (!mark.missing.empty()) {
+  if (!mark.missing.empty())
     marked.insert(marked.begin() + static_cast<std::ptrdiff_t>(at), mark.missing + "?");
-  }
   if (at < marked.size()) marked[at] = ">" + marked[at] + "<";
   std::size_t end = 0, label_width = 0;
   for (const auto& row : rows) end = std::max(end, row.size());
@@ -84,9 +80,8 @@ std::string grid_text(const std::vector<std::string>& labels,
     if (first > 0) line += " ...";
     for (std::size_t column = first; column < last; ++column) {
       std::size_t width = 0;
-      for (const auto& row : rows) {
+      for (const auto& row : rows)
         width = std::max(width, column < row.size() ? row[column].size() : 0);
-      }
       std::string cell = column < rows[r].size() ? rows[r][column] : "";
       cell.resize(width, ' ');
       line += " " + cell;
@@ -104,9 +99,8 @@ std::string grid_text(const Schedule& schedule, const Mark& mark) {
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     labels.push_back(std::to_string(rank) + ":");
     rows.emplace_back();
-    for (const Action& action : schedule.order[static_cast<std::size_t>(rank)]) {
+    for (const Action& action : schedule.order[static_cast<std::size_t>(rank)])
       rows.back().push_back(text_of(action));
-    }
   }
   return grid_text(labels, std::move(rows), mark);
 }

@@ -55,10 +55,9 @@ class Inspector {
   }
 
   void collect() {
-    for (int rank = 0; rank < schedule_.ranks(); ++rank) {
+    for (int rank = 0; rank < schedule_.ranks(); ++rank)
       for (std::size_t i = 0; i < order_of(rank).size(); ++i)
         each_pass(order_of(rank)[i], [&](const Action& pass) { put(rank, i, pass); });
-    }
   }
 
   void put(int rank, std::size_t position, const Action& pass) {
@@ -113,9 +112,8 @@ class Inspector {
     } else {
       require(Backward, stage, m);
     }
-    for (ActionKind back : {Backward, BackwardInput, Recompute}) {
+    for (ActionKind back : {Backward, BackwardInput, Recompute})
       require_order(Forward, back, stage, m);
-    }
     for (ActionKind back : {Backward, BackwardInput}) require_order(Recompute, back, stage, m);
     require_order(BackwardInput, BackwardWeight, stage, m);
     check_transfers(stage, m);

@@ -98,9 +98,8 @@ class ScheduleParser {
                   std::to_string(kLargest) + ".");
         }
         own(schedule, rank, index, i, action->stage);
-        if (action->kind == ActionKind::ForwardBackward) {
+        if (action->kind == ActionKind::ForwardBackward)
           own(schedule, rank, index, i, action->backward_stage);
-        }
         schedule.order[static_cast<std::size_t>(rank)].push_back(*action);
       }
     }

@@ -1,7 +1,6 @@
 #include "trireme/show/collective/cost.h"
 
-#include <cstdio>
-
+#include "trireme/base/words.h"
 #include "trireme/comm/choice/cost.h"
 #include "trireme/show/collective/collective.h"
 #include "trireme/show/drawing/words.h"
@@ -42,9 +41,7 @@ std::string rate_text(double per_byte) {
     rate /= 1000;
     unit = larger;
   }
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g %s", rate, unit);
-  return text;
+  return formatted("%.3g ", rate) + unit;
 }
 
 }  // namespace trireme::inline v0::show

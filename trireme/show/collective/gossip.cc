@@ -69,8 +69,7 @@ GossipRecording record_gossip(const GossipOptions& options) {
       recording.rounds[now].values[own] = value;
     }
   });
-  for (GossipRound& round : recording.rounds)
-    std::sort(round.messages.begin(), round.messages.end());
+  for (GossipRound& round : recording.rounds) std::ranges::sort(round.messages);
   return recording;
 }
 

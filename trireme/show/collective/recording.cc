@@ -30,9 +30,8 @@ Parts parts_in(std::span<const std::byte> data) {
   std::uint64_t value = 0;
   std::memcpy(&value, data.data(), std::min(data.size(), sizeof value));
   Parts parts;
-  for (int rank = 0; value != 0; ++rank, value >>= kBits) {
+  for (int rank = 0; value != 0; ++rank, value >>= kBits)
     parts.insert(parts.end(), value & ((1u << kBits) - 1), rank);
-  }
   return parts;
 }
 
@@ -102,9 +101,8 @@ class Alignment {
   explicit Alignment(const std::vector<OwnRun>& runs) : runs_(runs), ends_(runs.size(), {0}) {
     for (bool moved = true; moved;) {
       moved = false;
-      for (std::size_t rank = 0; rank < runs_.size(); ++rank) {
+      for (std::size_t rank = 0; rank < runs_.size(); ++rank)
         while (ends_[rank].size() < runs_[rank].rounds.size() && end_round(rank)) moved = true;
-      }
     }
   }
   const std::vector<std::vector<std::size_t>>& ends() const { return ends_; }
@@ -114,18 +112,14 @@ class Alignment {
   bool end_round(std::size_t rank) {
     const std::size_t index = ends_[rank].size();
     const OwnRound& round = runs_[rank].rounds[index];
-    if (left_.insert({rank, index}).second) {
-      for (const Message& sent : round.sent) {
+    if (left_.insert({rank, index}).second)
+      for (const Message& sent : round.sent)
         under_way_[{sent.from, sent.to}].push_back(ends_[rank].back() + 1);
-      }
-    }
     std::map<int, std::size_t> needed;
-    for (const Message& received : round.received) {
+    for (const Message& received : round.received)
       if (!received.read) ++needed[received.from];
-    }
-    for (const auto& [from, count] : needed) {
+    for (const auto& [from, count] : needed)
       if (under_way_[{from, static_cast<int>(rank)}].size() < count) return false;
-    }
     std::size_t end = ends_[rank].back() + 1;
     for (const Message& received : round.received) {
       if (received.read) continue;
@@ -173,9 +167,8 @@ std::vector<std::vector<Parts>> wanted(const RecordOptions& options, int num_chu
   for (int rank = 0; rank < options.ranks; ++rank) {
     for (int chunk = 0; chunk < num_chunks; ++chunk) {
       Parts& parts = all[static_cast<std::size_t>(rank)].emplace_back();
-      for (int other = 0; layout.wanted(rank, chunk) && other < options.ranks; ++other) {
+      for (int other = 0; layout.wanted(rank, chunk) && other < options.ranks; ++other)
         if (!layout.initial(other, chunk).empty()) parts.push_back(other);
-      }
     }
   }
   return all;
@@ -188,9 +181,8 @@ void keep_places_of_out(Recording& recording) {
   const auto own = [n](auto& rows) {  // rank j keeps chunks (0, j) ... (n-1, j)
     for (int rank = 0; rank < n; ++rank) {
       auto& row = rows[static_cast<std::size_t>(rank)];
-      for (int from = 0; from < n; ++from) {
+      for (int from = 0; from < n; ++from)
         row[static_cast<std::size_t>(from)] = row[static_cast<std::size_t>(from * n + rank)];
-      }
       row.resize(static_cast<std::size_t>(n));
     }
   };
@@ -206,11 +198,9 @@ void keep_places_of_out(Recording& recording) {
 // [rank]: bytes that it sent, or read from others' memory.
 std::vector<std::size_t> moved_bytes(const Recording& recording, bool read) {
   std::vector<std::size_t> bytes(static_cast<std::size_t>(recording.ranks));
-  for (const Step& step : recording.steps) {
-    for (const Message& one : step.messages) {
+  for (const Step& step : recording.steps)
+    for (const Message& one : step.messages)
       if (one.read == read) bytes[static_cast<std::size_t>(read ? one.to : one.from)] += one.bytes;
-    }
-  }
   return bytes;
 }
 
@@ -259,9 +249,8 @@ Recording record(const RecordOptions& options) {
   std::vector<OwnRun> runs(static_cast<std::size_t>(options.ranks));
   comm::SimulationOptions simulation;
   simulation.network.seed = options.seed;
-  for (int host : recording.host_of_rank) {
+  for (int host : recording.host_of_rank)
     simulation.world.host_of_rank.push_back("host " + std::to_string(host));
-  }
   simulation.prepare = [&](comm::SimulatedRank& rank, comm::CommunicatorOptions& world) {
     world.on_run = Listener(runs[static_cast<std::size_t>(rank.rank)], rank.rank);
   };

@@ -138,21 +138,17 @@ void Panel::define(Svg& svg, const std::vector<int>& steps) const {
     svg.end_symbol();
   }
   std::set<Cell> drawn = {{}};
-  for (const int step : steps) {
-    for (const auto& row : recording_.steps[static_cast<std::size_t>(step)].cells) {
-      for (const Cell& cell : row) {
+  for (const int step : steps)
+    for (const auto& row : recording_.steps[static_cast<std::size_t>(step)].cells)
+      for (const Cell& cell : row)
         if (drawn.insert(cell).second) define_content(svg, cell, contents_.at(cell));
-      }
-    }
-  }
 }
 
 void Panel::define_content(Svg& svg, const Cell& cell, const std::string& id) const {
   svg.begin_symbol(id);
   svg.text((cell_ - 4) / 2, 16, label_of(cell), {.size = kSize, .anchor = "middle"});
-  for (const Parts& parts : cell) {
+  for (const Parts& parts : cell)
     for (const int rank : parts) svg.use("part" + std::to_string(rank));
-  }
   svg.end_symbol();
 }
 
@@ -177,9 +173,8 @@ void Panel::draw_sends(Svg& svg, double x, double y, const Step& step) const {
       svg.path(head, {.stroke = colour, .width = 1, .fill = colour});
     }
   }
-  for (int rank = 0; rank < recording_.ranks; ++rank) {
+  for (int rank = 0; rank < recording_.ranks; ++rank)
     svg.text(x + lanes_, middle(rank) + 4, sends_text(step, rank), {.size = kSize});
-  }
 }
 
 std::vector<LegendEntry> Panel::legend() const {

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "trireme/show/drawing/page.h"
@@ -21,9 +20,8 @@ constexpr double kGap = 26;
 int columns_for(const Panel& panel, int panels) {
   int columns = 1;
   while (columns < panels && (panel.height() + kGap) * ((panels + columns - 1) / columns) >
-                                 1.3 * (panel.width() + kGap) * columns) {
+                                 1.3 * (panel.width() + kGap) * columns)
     ++columns;
-  }
   return columns;
 }
 
@@ -83,8 +81,8 @@ std::string caption_of(const Recording& recording, int index) {
             sends;
   }
   if (text.empty()) {
-    const auto adding = std::count_if(step.added.begin(), step.added.end(),
-                                      [](std::size_t bytes) { return bytes > 0; });
+    const auto adding =
+        std::ranges::count_if(step.added, [](std::size_t bytes) { return bytes > 0; });
     text = std::to_string(step.messages.size()) +
            (step.messages.size() == 1 ? " message, " : " messages, ") + std::to_string(adding) +
            (adding == 1 ? " rank adds" : " ranks add");

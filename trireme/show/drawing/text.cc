@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 #include <utility>
-#include <vector>
 
 #include "trireme/base/words.h"
 #include "trireme/show/collective/collective.h"
@@ -19,22 +18,16 @@ namespace {
 std::size_t cell_width(const Recording& recording) {
   std::size_t width =
       std::string("chunk ").size() + std::to_string(recording.num_chunks - 1).size();
-  for (const Step& step : recording.steps) {
-    for (const auto& row : step.cells) {
+  for (const Step& step : recording.steps)
+    for (const auto& row : step.cells)
       for (const Cell& cell : row) width = std::max(width, text_of(cell).size());
-    }
-  }
   return width + 3;
 }
 
 bool holds_terms_apart(const Recording& recording) {
-  for (const Step& step : recording.steps) {
-    for (const auto& row : step.cells) {
-      if (std::any_of(row.begin(), row.end(), [](const Cell& cell) { return cell.size() > 1; })) {
-        return true;
-      }
-    }
-  }
+  for (const Step& step : recording.steps)
+    for (const auto& row : step.cells)
+      if (std::ranges::any_of(row, [](const Cell& cell) { return cell.size() > 1; })) return true;
   return false;
 }
 
@@ -62,9 +55,8 @@ std::string round_line(const Recording& recording, int index) {
 std::string sends_text(const Step& step, int rank) {
   std::map<std::set<int>, std::set<int>> chunks_of;  // receivers: chunks
   std::map<int, std::set<int>> receivers_of;         // chunk: receivers
-  for (const Message& one : step.messages) {
+  for (const Message& one : step.messages)
     if (one.from == rank) receivers_of[one.chunk].insert(one.to);
-  }
   for (const auto& [chunk, receivers] : receivers_of) chunks_of[receivers].insert(chunk);
   std::string text;
   for (const auto& [receivers, chunks] : chunks_of) {
@@ -78,9 +70,8 @@ std::string sends_text(const Step& step, int rank) {
 std::string name_of(const Recording& recording) {
   std::string text = title_of(recording.kind) + " " + recording.algorithm + ", " +
                      std::to_string(recording.ranks) + " ranks";
-  if (recording.host_of_rank.back() > 0) {
+  if (recording.host_of_rank.back() > 0)
     text += " on " + std::to_string(recording.host_of_rank.back() + 1) + " hosts";
-  }
   return text;
 }
 
@@ -105,15 +96,13 @@ std::string table(const Recording& recording, int index) {
   const std::size_t width = cell_width(recording);
   const std::size_t first = recording.host_of_rank.back() > 0 ? 18 : 9;
   std::string text = padded("", first);
-  for (int chunk = 0; chunk < recording.num_chunks; ++chunk) {
+  for (int chunk = 0; chunk < recording.num_chunks; ++chunk)
     text += padded("chunk " + std::to_string(chunk), width);
-  }
   text = step_title(recording, index) + "\n" + line_of(text + (index > 0 ? "sends" : ""));
   for (int rank = 0; rank < recording.ranks; ++rank) {
     std::string line = padded(rank_label(recording, rank), first);
-    for (const Cell& cell : step.cells[static_cast<std::size_t>(rank)]) {
+    for (const Cell& cell : step.cells[static_cast<std::size_t>(rank)])
       line += padded(cell.empty() ? "." : text_of(cell), width);
-    }
     text += line_of(line + sends_text(step, rank));
   }
   return text;
@@ -121,12 +110,10 @@ std::string table(const Recording& recording, int index) {
 
 std::string sent_text(const Recording& recording) {
   const auto sent = recording.sent();
-  const auto [least, most] = std::minmax_element(sent.begin(), sent.end());
+  const auto [least, most] = std::ranges::minmax_element(sent);
   const std::size_t all = std::accumulate(sent.begin(), sent.end(), std::size_t{0});
   std::string text = "each rank sent " + grouped(*most) + " B, ";
-  if (*least != *most) {
-    text = "a rank sent " + grouped(*least) + " to " + grouped(*most) + " B, ";
-  }
+  if (*least != *most) text = "a rank sent " + grouped(*least) + " to " + grouped(*most) + " B, ";
   return text + grouped(all) + " B in all";
 }
 
@@ -143,7 +130,7 @@ std::string footer(const Recording& recording, const plan::LinkCost& link, std::
     return fixed(of / static_cast<double>(recording.buffer_bytes), 2);
   };
   const double all = std::accumulate(sent.begin(), sent.end(), 0.0);
-  const double most = static_cast<double>(*std::max_element(sent.begin(), sent.end()));
+  const double most = static_cast<double>(*std::ranges::max_element(sent));
   std::string text;
   text += "recorded  " + counted(recording.rounds(), "round") + "; " + sent_text(recording) +
           "; S = " + grouped(recording.buffer_bytes) + " B, so " + buffers(most) + " S and " +

@@ -1,7 +1,6 @@
 #include "trireme/show/drawing/words.h"
 
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
@@ -23,16 +22,11 @@ std::string json_line(const nlohmann::ordered_json& object) {
 }
 
 std::string fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
+  return formatted(("%." + std::to_string(digits) + "f").c_str(), value);
 }
 
 std::string figure_text(double value) {
-  if (value >= 9.995) return grouped(std::lround(value));
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", value);
-  return text;
+  return value >= 9.995 ? grouped(std::lround(value)) : formatted("%.3g", value);
 }
 
 std::vector<std::pair<int, int>> runs_of(const std::vector<int>& numbers) {

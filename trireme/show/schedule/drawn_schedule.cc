@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -25,11 +24,9 @@ constexpr double kMostColumns = 2000;    // if passes are very uneven, the short
 // The time that one column of the grid represents.
 double unit_of(const plan::Timeline& timeline) {
   double shortest = std::numeric_limits<double>::infinity();
-  for (const auto& passes : timeline.ranks) {
-    for (const TimedAction& one : passes) {
+  for (const auto& passes : timeline.ranks)
+    for (const TimedAction& one : passes)
       if (one.end > one.begin) shortest = std::min(shortest, one.end - one.begin);
-    }
-  }
   return std::max(shortest, timeline.end / kMostColumns);
 }
 
@@ -93,9 +90,8 @@ std::string memory_lines(const DrawnSchedule& drawn) {
   if (drawn.schedule.ranks() == 1) text = "live      at most " + listed(live) + " activations";
   if (chunks > 1) text += ", each of 1/" + std::to_string(chunks) + " of a rank's layers";
   text += "\n";
-  if (*std::max_element(inputs.begin(), inputs.end()) > 0) {
+  if (*std::max_element(inputs.begin(), inputs.end()) > 0)
     text += "inputs    at most " + listed(inputs) + " kept to compute activations again\n";
-  }
   const int sums = plan::open_sums(drawn.schedule.microbatches(), 1);
   return text + "sums      at most " + std::to_string(sums) + " open of each weight's gradients\n";
 }
@@ -103,9 +99,8 @@ std::string memory_lines(const DrawnSchedule& drawn) {
 std::string message_line(const DrawnSchedule& drawn) {
   int hops = 0;
   const auto& rank_of = drawn.schedule.rank_of_stage;
-  for (std::size_t stage = 1; stage < rank_of.size(); ++stage) {
+  for (std::size_t stage = 1; stage < rank_of.size(); ++stage)
     hops += rank_of[stage] != rank_of[stage - 1] ? 1 : 0;
-  }
   const int each = hops * drawn.schedule.microbatches();
   return "messages  " + std::to_string(each) + " activations forward, " + std::to_string(each) +
          " gradients back\n";
@@ -113,11 +108,7 @@ std::string message_line(const DrawnSchedule& drawn) {
 
 }  // namespace
 
-std::string time_text(double time) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", time);
-  return text;
-}
+std::string time_text(double time) { return formatted("%.6g", time); }
 
 DrawnSchedule draw(const std::string& name, std::string about, plan::Schedule schedule,
                    plan::PipelineTimes times) {
@@ -183,9 +174,8 @@ std::string text_of(const DrawnSchedule& drawn) {
 
 std::vector<double> moments(const DrawnSchedule& drawn) {
   std::set<double> times;
-  for (const auto& passes : drawn.timeline.ranks) {
+  for (const auto& passes : drawn.timeline.ranks)
     for (const TimedAction& one : passes) times.insert(one.begin);
-  }
   times.insert(drawn.timeline.end);
   return {times.begin(), times.end()};
 }
@@ -193,11 +183,9 @@ std::vector<double> moments(const DrawnSchedule& drawn) {
 std::vector<std::pair<double, int>> live_activations(const DrawnSchedule& drawn, int rank) {
   std::set<std::pair<int, int>> again;  // recomputed passes: not alive after F
   const auto& passes = drawn.timeline.ranks[static_cast<std::size_t>(rank)];
-  for (const TimedAction& one : passes) {
-    if (one.action.kind == ActionKind::Recompute) {
+  for (const TimedAction& one : passes)
+    if (one.action.kind == ActionKind::Recompute)
       again.emplace(one.action.stage, one.action.microbatch);
-    }
-  }
   std::vector<std::pair<double, int>> live = {{0, 0}};
   const auto change = [&](double time, int by) {
     live.emplace_back(time, live.back().second + by);
@@ -216,23 +204,20 @@ std::string moment_text(const DrawnSchedule& drawn, double time) {
   std::vector<int> live;
   for (int rank = 0; rank < drawn.schedule.ranks(); ++rank) {
     std::string does = "idle";
-    for (const auto& [action, begin, end] : drawn.timeline.ranks[static_cast<std::size_t>(rank)]) {
+    for (const auto& [action, begin, end] : drawn.timeline.ranks[static_cast<std::size_t>(rank)])
       if (begin <= time && time < end) does = plan::text_of(action);
-    }
     text += (rank > 0 ? ", rank " : " rank ") + std::to_string(rank) + " " + does;
     live.push_back(0);
-    for (const auto& [from, count] : live_activations(drawn, rank)) {
+    for (const auto& [from, count] : live_activations(drawn, rank))
       if (from <= time) live.back() = count;
-    }
   }
   return text + "; " + listed(live) + " activations live\n";
 }
 
 std::string json_of(const DrawnSchedule& drawn) {
   Json stages = Json::array();
-  for (const plan::StageTimes& one : drawn.times.stages) {
+  for (const plan::StageTimes& one : drawn.times.stages)
     stages.push_back({{"forward", one.forward}, {"input", one.input}, {"weight", one.weight}});
-  }
   std::string text = json_line({{"event", "schedule"},
                                 {"name", drawn.name},
                                 {"ranks", drawn.schedule.ranks()},

@@ -1,7 +1,6 @@
 #include "trireme/show/schedule/recorded_schedule.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <limits>
@@ -52,9 +51,8 @@ std::map<int, std::vector<Pass>> passes_of(std::string_view text, const std::str
                          end = event.value("end", nlohmann::json());
     if (!rank.is_number_unsigned() || rank.get<std::uint64_t>() > 9999 || !name.is_string() ||
         !is_one_word(name.get<std::string>()) || !begin.is_number() || !end.is_number() ||
-        end.get<double>() < begin.get<double>()) {
+        end.get<double>() < begin.get<double>())
       fail("not a pass with its rank and times");
-    }
     ranks[rank.get<int>()].push_back(
         {name.get<std::string>(), begin.get<double>(), end.get<double>()});
     origin = std::min(origin, begin.get<double>());

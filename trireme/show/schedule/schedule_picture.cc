@@ -34,9 +34,8 @@ constexpr std::array<Look, 5> kLooks = {
      {ActionKind::Recompute, "#d9d9d9", "RC forward again"}}};
 
 const char* colour_of(ActionKind kind) {
-  for (const Look& look : kLooks) {
+  for (const Look& look : kLooks)
     if (look.kind == kind) return look.colour;
-  }
   return kLooks[0].colour;  // the left half of an F+B
 }
 
@@ -106,12 +105,10 @@ class Picture {
   // Kinds of passes whose longest name does not fit: all of them show only their micro-batch.
   std::set<ActionKind> shortened() const {
     std::set<ActionKind> kinds;
-    for (const auto& passes : drawn_.timeline.ranks) {
-      for (const auto& [action, begin, end] : passes) {
+    for (const auto& passes : drawn_.timeline.ranks)
+      for (const auto& [action, begin, end] : passes)
         if (text_width(plan::text_of(action), kSize) > (end - begin) * scale_ - 2)
           kinds.insert(action.kind);
-      }
-    }
     return kinds;
   }
 

@@ -35,15 +35,11 @@ std::string for_whom(const ServerWait& wait) {
   return wait.by < 0 ? "" : " for " + worker_name(wait.by);
 }
 
-const ServerWait* wait_at(const std::vector<ServerWait>& waits, int worker, double time) {
-  for (const ServerWait& wait : waits)
-    if (wait.worker == worker && wait.begin <= time && time < wait.end) return &wait;
-  return nullptr;
-}
-
-const ServerRun::Step* step_at(const ServerRun& run, int worker, double time) {
-  for (const ServerRun::Step& step : run.steps)
-    if (step.worker == worker && step.begin <= time && time < step.end) return &step;
+// The step or the wait of this worker at this time; null if there is none.
+template <class Span>
+const Span* span_at(const std::vector<Span>& spans, int worker, double time) {
+  for (const Span& span : spans)
+    if (span.worker == worker && span.begin <= time && time < span.end) return &span;
   return nullptr;
 }
 
@@ -51,13 +47,13 @@ std::string worker_row(const ServerRun& run, const std::vector<ServerWait>& wait
   std::string row;
   for (int column = 0; column < kColumns; ++column) {
     const double time = run.shown * (column + 0.5) / kColumns;
-    const ServerRun::Step* step = step_at(run, worker, time);
+    const ServerRun::Step* step = span_at(run.steps, worker, time);
     if (step == nullptr)
       row += ' ';
     else if (time < step->sent)
       row += static_cast<char>('0' + step->number % 10);
     else
-      row += wait_at(waits, worker, time) != nullptr ? '.' : '-';
+      row += span_at(waits, worker, time) != nullptr ? '.' : '-';
   }
   return row;
 }
@@ -112,8 +108,7 @@ std::string pushes(const ServerRun& run) {
   std::vector<ServerRun::Step> steps;
   for (const ServerRun::Step& step : run.steps)
     if (step.sent < run.shown) steps.push_back(step);
-  std::stable_sort(steps.begin(), steps.end(),
-                   [](const auto& a, const auto& b) { return a.sent < b.sent; });
+  std::ranges::stable_sort(steps, [](const auto& a, const auto& b) { return a.sent < b.sent; });
   std::string head = padded("pushed", time) + padded("worker", 8) + padded("step", 6);
   for (int server = 0; server < run.servers; ++server)
     head += padded("server " + std::to_string(server), kWide);
@@ -152,8 +147,8 @@ std::string moment_text(const ServerRun& run, const std::vector<ServerWait>& wai
   for (int worker = 0; worker < run.workers; ++worker) {
     if (worker > 0) text += ", ";
     text += worker_name(worker);
-    const ServerRun::Step* step = step_at(run, worker, time);
-    if (const ServerWait* wait = wait_at(waits, worker, time))
+    const ServerRun::Step* step = span_at(run.steps, worker, time);
+    if (const ServerWait* wait = span_at(waits, worker, time))
       text += " waits" + for_whom(*wait);
     else if (step == nullptr)
       text += idle(worker);
@@ -171,14 +166,7 @@ std::string moment_text(const ServerRun& run, const std::vector<ServerWait>& wai
 }
 
 const char* name_of(Request::Kind kind) {
-  switch (kind) {
-    case Request::Kind::Push:
-      return "push";
-    case Request::Kind::Terms:
-      return "terms";
-    default:
-      return "commit";
-  }
+  return kind == Request::Kind::Push ? "push" : kind == Request::Kind::Terms ? "terms" : "commit";
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Draws a lane for each worker and server, their pushes, and bars of staleness and rates.
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,8 +100,7 @@ class Picture {
     auto& ends = rows_[static_cast<std::size_t>(update.server)];
     const double wide = mark_width(update);
     const double left = update.time * scale_ - wide / 2;
-    const auto free =
-        std::find_if(ends.begin(), ends.end(), [&](double end) { return end < left; });
+    const auto free = std::ranges::find_if(ends, [&](double end) { return end < left; });
     const auto row = static_cast<std::size_t>(free - ends.begin());
     if (free == ends.end()) ends.push_back(0);
     ends[row] = left + wide + 2;
@@ -266,7 +264,7 @@ std::vector<LegendEntry> legend_of(const ServerRun& run) {
        common ? "a server's weights have this version now"
               : "the version of the weights that a gradient made; below it the gradient's "
                 "staleness"}};
-  if (std::any_of(run.steps.begin(), run.steps.end(), [&](const ServerRun::Step& step) {
+  if (std::ranges::any_of(run.steps, [&](const ServerRun::Step& step) {
         return step.dropped && step.begin < run.shown;
       }))
     entries.push_back({Sample::Box, kDropped, "the step was complete without this gradient"});

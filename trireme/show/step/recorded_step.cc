@@ -94,12 +94,10 @@ std::string moment_text(const StepTimeline& timeline, double time) {
   std::string text = milliseconds(time) + " ms: ";
   for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     std::string now;
-    for (const StepLane& lane : timeline.ranks[rank]) {
-      for (const StepSpan& span : lane.spans) {
+    for (const StepLane& lane : timeline.ranks[rank])
+      for (const StepSpan& span : lane.spans)
         if (span.begin <= time && (time < span.end || time == span.begin))
           now += (now.empty() ? "" : ", ") + span.name;
-      }
-    }
     text += (rank > 0 ? "; rank " : "rank ") + std::to_string(rank) + " " +
             (now.empty() ? "nothing" : now);
   }

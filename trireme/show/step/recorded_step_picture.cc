@@ -63,11 +63,10 @@ class Picture {
 
   std::vector<LegendEntry> legend() const {
     std::vector<LegendEntry> entries;
-    for (const Look& look : kLooks) {
+    for (const Look& look : kLooks)
       if (has(step_, look.kind))
         entries.push_back(
             {.style = {.stroke = "#888888", .width = 0.6, .fill = look.colour}, .text = look.what});
-    }
     if (!step_.tables.empty())
       entries.push_back({.sample = LegendEntry::Sample::None,
                          .text = "a cell's frame has the colour of the rank that it is about"});

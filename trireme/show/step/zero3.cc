@@ -13,8 +13,7 @@ namespace {
 std::string kilobytes(std::size_t bytes) { return fixed(static_cast<double>(bytes) / 1e3, 0); }
 
 bool contains(const std::vector<std::uint32_t>& numbers, int number) {
-  return std::find(numbers.begin(), numbers.end(), static_cast<std::uint32_t>(number)) !=
-         numbers.end();
+  return std::ranges::find(numbers, static_cast<std::uint32_t>(number)) != numbers.end();
 }
 
 constexpr std::size_t kLabel = 12;

@@ -22,9 +22,8 @@ config::Value text(const char* value) { return std::string(value); }
 // Includes algorithms that the program has registered.
 std::vector<std::string> names_of_algorithms() {
   std::vector<std::string> names = {"auto", "direct"};
-  for (const auto* entry : comm::algorithms_of(comm::OpKind::AllReduce)) {
+  for (const auto* entry : comm::algorithms_of(comm::OpKind::AllReduce))
     names.push_back(entry->name);
-  }
   names.insert(names.end(), {"mpi-native", "nccl-native"});
   return names;
 }
@@ -214,8 +213,7 @@ void add_server_keys(config::Schema& schema) {
   schema.add(
       {"server.staleness", whole(0),
        "How far ranks may be apart. 0: synchronous; s: a rank is at most s steps ahead of the "
-       "slowest; -1: no bound. If not 0, each rank trains on batches of batch.global / "
-       "ranks.",
+       "slowest; -1: no bound. If not 0, each rank trains on batches of batch.global / ranks.",
        -1, 1e9});
   schema.add({"server.backup", whole(0),
               "Backup workers: with staleness 0, a step goes on without this many of the ranks' "
@@ -246,10 +244,9 @@ void add_memory_keys(config::Schema& schema) {
               .fallback = text("0"),
               .meaning =
                   "Bytes that a rank may take (8GB, 8e9): a job that is predicted to take more is "
-                  "refused, "
-                  "and `train --fit` finds a layout that takes less. 0 = what the machine and its "
-                  "control group have left, for all ranks of a host together; none = a job is "
-                  "started whatever it is predicted to take.",
+                  "refused, and `train --fit` finds a layout that takes less. 0 = what the machine "
+                  "and its control group have left, for all ranks of a host together; none = a job "
+                  "is started whatever it is predicted to take.",
               .numbers = true});
   schema.add(
       {"memory.recompute", text("none"),

@@ -25,9 +25,8 @@ struct WorkerSpec {
   double product_seconds = 0;
   /// Descriptor of the data, read by the launcher (input/shared_corpus.h); -1: this rank reads it.
   int corpus = -1;
-  int lock = -1;  // descriptor of the run folder's lock, kept open by this rank; -1: none
-  std::string claim =
-      {};  // digest of the lock on the checkpoints' place (storage/claim.h); empty: unknown
+  int lock = -1;           // descriptor of the run folder's lock, kept open by this rank; -1: none
+  std::string claim = {};  // digest of the checkpoints' lock (storage/claim.h); empty: unknown
   /// Start of the command: steady_now() on this host, in ns. train.max_time counts from it.
   std::int64_t began = 0;
   /// The same by the system's clock, from which another host computes `began`; 0: not needed.

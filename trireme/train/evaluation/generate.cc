@@ -20,9 +20,8 @@ std::int32_t draw(std::vector<float>& logits, const GenerateOptions& options,
     return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
   });
   if (options.temperature <= 0) return order.front();
-  if (options.top_k > 0 && options.top_k < static_cast<std::int64_t>(order.size())) {
+  if (options.top_k > 0 && options.top_k < static_cast<std::int64_t>(order.size()))
     order.resize(static_cast<std::size_t>(options.top_k));
-  }
   const double best = logits[static_cast<std::size_t>(order.front())];
   std::vector<double> weight;
   for (const std::int32_t token : order) {
@@ -65,9 +64,8 @@ std::string generate(Strategy& strategy, std::int64_t block, std::string_view pr
   std::mt19937_64 random(options.seed);
   std::string out;
   for (std::int64_t i = 0; i < options.bytes && !(options.ends && options.ends()); ++i) {
-    if (static_cast<std::int64_t>(context.size()) > block) {
+    if (static_cast<std::int64_t>(context.size()) > block)
       context.erase(context.begin(), context.end() - block);
-    }
     std::vector<float> logits = next_logits(strategy, context, options.multiple);
     const std::int32_t token = draw(logits, options, random);
     context.push_back(token);

@@ -53,10 +53,7 @@ plan::MemoryChoice smallest(std::span<const std::vector<plan::MemoryOption>> blo
 }
 
 std::string percent(double part, double whole) {
-  if (part <= 0 || whole <= 0) return "-";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f %%", 100 * part / whole);
-  return text;
+  return part > 0 && whole > 0 ? formatted("%.1f %%", 100 * part / whole) : "-";
 }
 
 std::string row(const std::array<std::string, 5>& cells) {

@@ -18,15 +18,11 @@
 namespace trireme::inline v0::train {
 namespace {
 
-std::string fixed(double value, int digits = 3) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
+std::string fixed(double value) { return formatted("%.3f", value); }
 
 std::string percent_below(double value, double baseline) {
   const double percent = 100 * (1 - value / baseline);
-  return fixed(percent < 0 ? -percent : percent, 0) + " % " + (percent < 0 ? "above" : "below");
+  return formatted("%.0f", std::abs(percent)) + " % " + (percent < 0 ? "above" : "below");
 }
 
 // Puts "  | " before each line, to set generated text apart from the program's own.
@@ -176,8 +172,8 @@ void Report::regrouped(const Regrouping& change) {
             .set("seconds", change.seconds)
             .set("time", observe::wall_seconds()));
   progress_.line("after step " + grouped(change.step) + ": " + change.cause + "; " +
-                 counted(change.ranks, "rank") + " went on after " + fixed(change.seconds, 2) +
-                 " s");
+                 counted(change.ranks, "rank") + " went on after " +
+                 formatted("%.2f", change.seconds) + " s");
 }
 
 void Report::shares(long step, const ShareChange& change) {
@@ -327,7 +323,7 @@ void Report::plot() {
   }
   if (history_.trigram) {
     plot.references.push_back(
-        {"byte trigram with back-off " + fixed(*history_.trigram, 2), *history_.trigram});
+        {"byte trigram with back-off " + formatted("%.2f", *history_.trigram), *history_.trigram});
   }
   attempt(plot_output_, [&] { write_whole(folder_.plot(), draw(plot)); });
 }

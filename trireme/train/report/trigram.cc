@@ -23,12 +23,10 @@ struct Alphabet {
   explicit Alphabet(std::string_view train) {
     std::array<bool, 256> seen{};
     for (const char c : train) seen[static_cast<unsigned char>(c)] = true;
-    for (std::size_t b = 0; b < 256; ++b) {
+    for (std::size_t b = 0; b < 256; ++b)
       if (seen[b]) symbol[b] = static_cast<std::uint16_t>(size++);
-    }
-    for (std::size_t b = 0; b < 256; ++b) {
+    for (std::size_t b = 0; b < 256; ++b)
       if (!seen[b]) symbol[b] = static_cast<std::uint16_t>(size);
-    }
   }
   std::size_t operator()(char c) const { return symbol[static_cast<unsigned char>(c)]; }
 };

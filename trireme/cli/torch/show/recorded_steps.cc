@@ -171,8 +171,7 @@ show::RecordedStep record_tensor(int ranks) {
   step.tables.push_back(std::move(table));
   step.notes = {
       "even blocks are cut by outputs and need no sum; odd ones by inputs: their outputs are "
-      "summed "
-      "over the ranks in forward,",
+      "summed over the ranks in forward,",
       "and the gradients of the even ones' inputs in backward"};
   return step;
 }

@@ -19,13 +19,10 @@ namespace {
 std::vector<std::pair<int, int>> passes_of(const ScheduleShape& shape, bool backward) {
   std::vector<std::pair<int, int>> passes;
   const int chunks = shape.chunks();
-  for (int first = 0; first < shape.microbatches; first += shape.ranks) {
-    for (int i = 0; i < chunks; ++i) {
-      for (int m = first; m < first + shape.ranks; ++m) {
+  for (int first = 0; first < shape.microbatches; first += shape.ranks)
+    for (int i = 0; i < chunks; ++i)
+      for (int m = first; m < first + shape.ranks; ++m)
         passes.emplace_back(backward ? chunks - 1 - i : i, m);
-      }
-    }
-  }
   return passes;
 }
 
@@ -34,9 +31,8 @@ Schedule interleaved(const ScheduleShape& shape) {
   const auto forward = passes_of(shape, false), backward = passes_of(shape, true);
   return looped_by(shape, [&](Order& order, int rank) {
     const auto go = [&](std::size_t k) {
-      if (k < forward.size()) {
+      if (k < forward.size())
         order.forward(forward[k].first * shape.ranks + rank, forward[k].second);
-      }
     };
     const std::size_t ahead =
         static_cast<std::size_t>(2 * (shape.ranks - 1 - rank) + (shape.chunks() - 1) * shape.ranks);

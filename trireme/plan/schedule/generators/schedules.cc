@@ -118,9 +118,7 @@ Schedule v_shaped_by(const ScheduleShape& shape, const WriteOrder& write) {
 }
 
 Order& Order::add(ActionKind kind, int stage, int m) {
-  if (m < microbatches_) {
-    actions_.push_back({kind, stage, m});
-  }
+  if (m < microbatches_) actions_.push_back({kind, stage, m});
   return *this;
 }
 
