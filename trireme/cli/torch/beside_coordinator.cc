@@ -19,6 +19,7 @@
 #include "trireme/base/clock.h"
 #include "trireme/base/descriptor.h"
 #include "trireme/base/error.h"
+#include "trireme/base/words.h"
 #include "trireme/cli/light.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/launch/hosts/sources.h"
@@ -199,7 +200,7 @@ std::vector<std::string> command_of_coordinator(const rendezvous::RankEnvironmen
            (min > most ? "elastic.min = " + std::to_string(min)
                        : "elastic.max = " + std::to_string(max)) +
                ", but by TRIREME_WORKERS" + (place.on_its_own ? " and TRIREME_MORE_WORKERS" : "") +
-               " at most " + std::to_string(most) + " workers may be there",
+               " at most " + counted(most, "worker") + " may be there",
            "Change one of them.");
   std::vector<std::string> command = {
       own_program(), "coordinator",

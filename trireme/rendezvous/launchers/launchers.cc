@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trireme/base/joined.h"
+#include "trireme/base/words.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/rendezvous/launchers/tf_config.h"
 
@@ -133,8 +134,8 @@ void check_numbers(const SparsePlace& place, const Getenv& get) {
   const int most = workers + (alone ? number(get, "TRIREME_MORE_WORKERS", 0) : 0);
   if (place.index >= static_cast<std::size_t>(most))
     refuse_join("TF_CONFIG makes this process " + place.name + ", but at most " +
-                    std::to_string(most) + " workers may be there (" +
-                    as_set(get, "TRIREME_WORKERS") + ")",
+                    counted(most, "worker") + " may be there (" + as_set(get, "TRIREME_WORKERS") +
+                    ")",
                 std::string("Set ") + (alone ? "TRIREME_MORE_WORKERS" : "TRIREME_WORKERS") +
                     " to a larger number, in all pods.");
 }
