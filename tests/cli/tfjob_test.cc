@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <memory>
 
 #include "tests/cli/command.h"
+#include "tests/cli/standing.h"
 
 namespace trireme::testing::tfjob_test {
 namespace {
@@ -144,6 +146,119 @@ TEST_F(TFJob, WhatContradictsItIsRefused) {
   EXPECT_THAT(refusal({"evaluator"}, {}), HasSubstr("does not know the run's folder"));
   EXPECT_THAT(refusal({"ps", 1}, {}),
               AllOf(HasSubstr("1 at /task/index"), HasSubstr("/cluster/ps has 1 entries")));
+}
+
+// With enableDynamicWorker: two servers, each with a copy of the other's shard, and workers that come and go.
+class DynamicTFJob : public Standing {
+ protected:
+  // As the operator's convertClusterSpecToSparseClusterSpec. Server 0 is at an address of this host.
+  std::string config_of(const Task& task) const {
+    const auto name = [](const Task& of) {
+      return "\"tiny-" + of.type + "-" + std::to_string(of.index) + ".default.svc:2222\"";
+    };
+    const std::string first = "\"" + endpoint_ + "\"", number = std::to_string(task.index);
+    const bool worker = task.type == "worker";
+    const std::string workers = worker ? "\"" + number + "\":" + name(task) : "";
+    const std::string servers = worker            ? first + "," + name({"ps", 1})
+                                : task.index == 0 ? first
+                                                  : name(task);
+    return R"({"sparseCluster":{"worker":{)" + workers + R"(},"ps":[)" + servers +
+           R"(]},"task":{"type":")" + task.type + R"(","index":)" + number + "}}";
+  }
+  Command pod(const Task& task, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {
+        "train", config_,    "--out", "run",   "--store",
+        store_,  "--resume", "auto",  "--set", "server.replicas=2"};
+    for (const std::string& one : settings_) arguments.insert(arguments.end(), {"--set", one});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    Command command = trireme_command(arguments)
+                          .in(folder_.path())
+                          .with("TF_CONFIG", config_of(task))
+                          .with("TRIREME_HOST", "tiny-" + task.type + std::to_string(task.index))
+                          .with("TRIREME_LOCAL_SIZE", "2")  // the pods share this host's cores
+                          .with("TRIREME_WORKERS", "2")
+                          .with("TRIREME_SERVERS", "2")
+                          .with("TRIREME_JOB_SECRET_FILE", secret_);
+    for (const auto& [variable, value] : variables_) command.with(variable, value);
+    // Nobody here knows the address of tiny-ps-0.default.svc.
+    if (task.type == "ps" && task.index > 0) command.with("TRIREME_COORDINATOR", endpoint_);
+    return command;
+  }
+  // Server 0 is the last to come.
+  void begin(int workers) {
+    for (int i = 0; i < workers; ++i) workers_.push_back(started(pod({"worker", i})));
+    one_ = started(pod({"ps", 1}));
+    zero_ = started(pod({"ps", 0}));
+  }
+  // The process of the coordinator beside server 0.
+  pid_t coordinator_process() const {
+    for (const pid_t child : descendants(zero_->pid()))
+      if (read_file("/proc/" + std::to_string(child) + "/cmdline").find("coordinator") !=
+          std::string::npos)
+        return child;
+    ADD_FAILURE() << "no coordinator\n" << zero_->output();
+    return -1;
+  }
+
+  std::vector<std::string> settings_;
+  std::map<std::string, std::string> variables_;
+  std::vector<std::unique_ptr<Running>> workers_;
+  std::unique_ptr<Running> zero_, one_;  // servers
+};
+
+// A worker is killed, then the coordinator, then server 0 with the coordinator.
+TEST_F(DynamicTFJob, GoesOnWithoutEachOfItsPods) {
+  begin(2);
+  ASSERT_TRUE(zero_->wait_for("the job begins with 2 ranks", 120))
+      << zero_->output() << workers_[0]->output();
+  await_steps(50);
+  workers_[1]->send(SIGKILL);
+  ASSERT_TRUE(zero_->wait_for("the job goes on with 1 rank")) << zero_->output();
+  workers_[1] = started(pod({"worker", 1}));
+  ASSERT_TRUE(zero_->wait_for("process 1 has come; the job goes on with 2 ranks"))
+      << zero_->output();
+  pid_t coordinator = coordinator_process();
+  ASSERT_GT(coordinator, 0);
+  kill(coordinator, SIGKILL);
+  ASSERT_TRUE(zero_->wait_for("the coordinator was killed by signal 9")) << zero_->output();
+  ASSERT_TRUE(workers_[0]->wait_for("the coordinator is back")) << workers_[0]->output();
+  ASSERT_TRUE(zero_->wait_for("goes on with the job in")) << zero_->output();
+  coordinator = coordinator_process();
+  ASSERT_GT(coordinator, 0);
+  zero_->send(SIGKILL);
+  end_of(*zero_);
+  // It is this process's child now. It ends with server 0's pod, and so leaves port and store.
+  ASSERT_EQ(waitpid(coordinator, nullptr, 0), coordinator);
+  zero_ = started(pod({"ps", 0}));
+  ASSERT_TRUE(zero_->wait_for("server 0 is back, with a copy of shard", 120)) << zero_->output();
+  await(*workers_[0], "the coordinator is back", 2);
+  expect_done({workers_[0].get(), workers_[1].get(), zero_.get(), one_.get()});
+}
+
+// Each takes its part of a batch of two workers, also a third one.
+TEST_F(DynamicTFJob, HasWorkersOnTheirOwn) {
+  settings_ = {"server.staleness=-1", "train.steps=400", "train.validate_every=100", "timeout=5"};
+  variables_ = {{"TRIREME_ELASTIC", "workers"}, {"TRIREME_MORE_WORKERS", "1"}};
+  begin(3);
+  for (Running* one :
+       {workers_[0].get(), workers_[1].get(), workers_[2].get(), zero_.get(), one_.get()})
+    EXPECT_EQ(end_of(*one).code, 0) << one->output();
+  EXPECT_THAT(read_file(folder_.file("run/checkpoint/latest")), HasSubstr("400"));
+  EXPECT_THAT(pod({"worker", 1}).run().err, HasSubstr("nothing is left to do"));
+}
+
+TEST_F(DynamicTFJob, RefusesWhatContradictsItsVariables) {
+  const auto refusal = [&](const Task& task, const std::vector<std::string>& more) {
+    const CommandResult result = pod(task, more).run();
+    EXPECT_EQ(result.code, 2) << result.out << result.err;
+    return result.err;
+  };
+  EXPECT_THAT(refusal({"worker"}, {"--set", "server.staleness=4"}),
+              HasSubstr("Set TRIREME_ELASTIC=workers in all pods"));
+  EXPECT_THAT(refusal({"ps"}, {"--elastic", "1:3"}),
+              HasSubstr("elastic.max = 3, but by TRIREME_WORKERS at most 2 workers may be there"));
+  store_ = folder_.file("nowhere");
+  EXPECT_THAT(refusal({"ps"}, {}), HasSubstr(store_ + " is no folder"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import random
+import socket
 import subprocess
 import sys
 import tempfile
@@ -98,22 +99,20 @@ class Environments(unittest.TestCase):
         self.check_weights()
 
     def test_elastic_job(self):
-        self.lose_pods("elastic-job.yaml", [("gpt-coordinator", None), ("gpt", 2), ("gpt", 0)])
+        self.lose_pods(*self.standing_pods("elastic-job.yaml"),
+                       [("gpt-coordinator", None), ("gpt", 2), ("gpt", 0)])
 
     def test_elastic_servers(self):
-        self.lose_pods("elastic-servers.yaml", [("gpt-server", 1), ("gpt-coordinator", None), ("gpt", 0), ("gpt-server", 0)])
+        self.lose_pods(*self.standing_pods("elastic-servers.yaml"),
+                       [("gpt-server", 1), ("gpt-coordinator", None), ("gpt", 0), ("gpt-server", 0)])
 
-    def lose_pods(self, manifest, victims):
-        """Pods are killed one after the other, and started again as Kubernetes does."""
+    def standing_pods(self, manifest):
+        """The places of a manifest with a coordinator, and a function that starts the pod of a place."""
         jobs = {one["metadata"]["name"]: one for one in yaml.safe_load_all((FOLDER / manifest).read_text())
                 if one["kind"] == "Job"}
-        config = self.folder / "gpt.toml"
-        config.write_text(config.read_text().replace("steps = 12", "steps = 1500").replace("every = 4", "every = 500"))
-        (self.folder / "coordinator").mkdir()
         address = f"{HERE}:{self.port}"
-        pods = {}
 
-        def start(name, index=None):
+        def start(name, index):
             container = container_of(jobs[name]["spec"]["template"])
             variables = {one["name"]: one.get("value", str(index)) for one in container["env"]}
             if index is not None:
@@ -122,7 +121,54 @@ class Environments(unittest.TestCase):
                 self.assertEqual(variables["TRIREME_LOCAL_SIZE"], "1", "a pod has its cores for itself")
                 variables.update(TRIREME_COORDINATOR=address, OMP_NUM_THREADS="1")  # here pods share the cores
             command = [address if word == "0.0.0.0:29400" else word for word in container["command"]]
-            pods[name, index] = self.start_pod(f"{name}-{index}", command, variables)
+            return self.start_pod(f"{name}-{index}", command, variables)
+
+        places = [("gpt-coordinator", None)]
+        for name in jobs.keys() - {"gpt-coordinator"}:
+            places += [(name, index) for index in range(jobs[name]["spec"]["completions"])]
+        return places, start
+
+    def test_dynamic_tfjob(self):
+        """As the training operator's convertClusterSpecToSparseClusterSpec."""
+        job = documents("dynamic-tfjob.yaml")["TFJob"]
+        self.assertTrue(job["spec"]["enableDynamicWorker"])
+        replicas, name = job["spec"]["tfReplicaSpecs"], job["metadata"]["name"]
+        addresses = {kind: [f"{name}-{kind.lower()}-{index}.default.svc:{self.port}"
+                            for index in range(spec["replicas"])] for kind, spec in replicas.items()}
+        addresses["PS"][0] = f"{HERE}:{self.port}"
+
+        def start(kind, index):
+            worker = kind == "Worker"
+            cluster = {"worker": {str(index): addresses[kind][index]} if worker else {},
+                       "ps": addresses["PS"] if worker else [addresses["PS"][index]]}
+            config = {"sparseCluster": cluster, "task": {"type": kind.lower(), "index": index}}
+            container = container_of(replicas[kind]["template"])
+            self.assertEqual(container["name"], "tensorflow")
+            variables = dict(variables_of(container), TF_CONFIG=json.dumps(config),
+                             TRIREME_LOCAL_SIZE=str(replicas["Worker"]["replicas"]))   # they share this host's cores
+            self.assertEqual(variables["TRIREME_SERVERS"], str(replicas["PS"]["replicas"]))
+            if kind == "PS" and index > 0:   # no name server here knows ps 0
+                variables["TRIREME_COORDINATOR"] = addresses["PS"][0]
+            return self.start_pod(f"{name}-{kind.lower()}-{index}", container["command"], variables)
+
+        places = [(kind, index) for kind in ("Worker", "PS") for index in reversed(range(replicas[kind]["replicas"]))]
+        self.lose_pods(places, start, [("Worker", 1), ("PS", 0), ("Worker", 0)])
+
+    def await_free_port(self):
+        """A pod's processes end together. Here the coordinator, a child of ps 0, may end a moment later."""
+        end = time.monotonic() + 60
+        while True:
+            with socket.socket() as one:
+                if one.connect_ex((HERE, self.port)) != 0:
+                    return
+            self.assertLess(time.monotonic(), end, "the coordinator outlives its pod")
+            time.sleep(0.05)
+
+    def lose_pods(self, places, start, victims):
+        """Pods are killed one after the other, and started again as Kubernetes does."""
+        config = self.folder / "gpt.toml"
+        config.write_text(config.read_text().replace("steps = 12", "steps = 1500").replace("every = 4", "every = 500"))
+        (self.folder / "coordinator").mkdir()
 
         def steps():
             events = self.folder / "runs/gpt/events.jsonl"
@@ -134,15 +180,14 @@ class Environments(unittest.TestCase):
                 self.assertLess(time.monotonic(), end, f"{steps()} of {count} steps")
                 time.sleep(0.05)
 
-        start("gpt-coordinator")
-        for name in jobs.keys() - {"gpt-coordinator"}:
-            for index in range(jobs[name]["spec"]["completions"]):
-                start(name, index)
+        pods = {place: start(*place) for place in places}
         for place in victims:
             await_steps(steps() + 100)
             pods[place].kill()
             pods[place].wait()
-            start(*place)
+            if place == ("PS", 0):
+                self.await_free_port()
+            pods[place] = start(*place)
         said = [pod.communicate(timeout=300)[0] for pod in pods.values()]
         self.assertEqual([pod.returncode for pod in pods.values()], [0] * len(pods), "\n---\n".join(said))
         self.check_weights()

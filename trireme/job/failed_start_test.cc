@@ -89,6 +89,23 @@ TEST(FailedStart, OfARankDoesNotCountAsTheEndOfItsTraining) {
   peer.join();
 }
 
+// `trireme train` starts it; a Job would wait for it in vain.
+TEST(FailedStart, OfServer0OfATFJobWithEnableDynamicWorkerSaysThatNobodyStartsItsCoordinator) {
+  const Variables variables(
+      {{"TF_CONFIG", R"({"sparseCluster":{"worker":{},"ps":["job-ps-0.ns.svc:2222"]},)"
+                     R"("task":{"type":"ps","index":0}})"},
+       {"TRIREME_WORKERS", "2"},
+       {"TRIREME_SERVERS", "1"}});
+  try {
+    Job job(0, nullptr);
+    FAIL() << "it has joined";
+  } catch (const ConfigError& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("whose coordinator only `trireme train` starts"), what.npos) << what;
+    EXPECT_NE(what.find("TRIREME_COORDINATOR"), what.npos) << what;
+  }
+}
+
 // A sanitizer sees a read of the Job's memory; without one, the process may end by SIGSEGV.
 TEST(FailedStart, ByWrongOptionsLeavesTheHandlerOfLaterExceptionsNothingOfTheJob) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");

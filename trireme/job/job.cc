@@ -46,6 +46,16 @@ Duration spin_of(const rendezvous::RankEnvironment& env) {
   return env.shared_cores ? Duration::zero() : std::chrono::microseconds(20);
 }
 
+// Only `trireme train` starts the coordinator of a TFJob with enableDynamicWorker.
+void check_coordinator(const rendezvous::RankEnvironment& env) {
+  if (!env.starts_coordinator()) return;
+  throw ConfigError(
+      "this process is ps 0 of a TFJob with enableDynamicWorker, whose coordinator only `trireme "
+      "train` starts",
+      {.operation = "join",
+       .advice = "Run `trireme coordinator` beside it, and set TRIREME_COORDINATOR in all pods."});
+}
+
 [[noreturn]] void refuse_end(int rank) {
   throw ConfigError(
       "the Job ends before a DataParallel or Strategy that uses it",
@@ -206,6 +216,7 @@ job::Reporter Job::Impl::reporter(rendezvous::CoordinatorClient* to) {
 }
 
 void Job::Impl::join() {
+  check_coordinator(env);
   if (!rank_0_coordinates()) secret = secret_of(env);
   client = std::make_unique<rendezvous::CoordinatorClient>(
       rendezvous::ClientOptions{.endpoint = env.coordinator,

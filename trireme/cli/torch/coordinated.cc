@@ -67,9 +67,26 @@ bool has_workers(const rendezvous::RankEnvironment& place) {
   return answer && answer->has_workers;
 }
 
+// Process 0 waits for server 0, beside which the coordinator is: it may start much later. False if the
+// run has ended meanwhile.
+bool await_server(const rendezvous::RankEnvironment& place, const std::string& run) {
+  if (place.secret_file.empty()) return true;  // the Job refuses it
+  const std::string secret = rendezvous::read_secret_file(place.secret_file);
+  const TimePoint end = steady_now() + job::resolve_options({}).timeout_user_code;
+  for (int looks = 0; !rendezvous::is_coordinator(place.coordinator, secret); ++looks) {
+    if (looks == 0) launch::say("waits for server 0, beside which the coordinator is");
+    if (looks % kLooksPerDial == 0 && has_ended(place, run)) return false;
+    if (steady_now() > end) return true;  // the Job says that it is not there
+    std::this_thread::sleep_for(kLooksPerDial * kLookEvery);
+  }
+  return true;
+}
+
 int become_rank(const rendezvous::RankEnvironment& place, int argc, char** argv,
                 const train::WorkerSpec& spec) {
   if (has_ended(place, spec.folder)) return 0;
+  const bool first = place.coordinator_beside_server && place.process() == 0;
+  if (first && !await_server(place, spec.folder)) return 0;
   return run_process(place.role, argc, argv, spec);
 }
 

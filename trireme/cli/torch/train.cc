@@ -16,6 +16,7 @@
 #include "trireme/cli/opening.h"
 #include "trireme/cli/program.h"
 #include "trireme/cli/refuse.h"
+#include "trireme/cli/torch/beside_coordinator.h"
 #include "trireme/cli/torch/coordinated.h"
 #include "trireme/cli/torch/fit/fit.h"
 #include "trireme/cli/torch/start_ranks.h"
@@ -245,6 +246,12 @@ std::optional<int> follow_coordinator(TrainOptions& options,
     refuse("train", "-H or --hostfile under a coordinator",
            "Leave it out: whoever starts the processes places them.");
   check_ranks(options.job, coordinated);
+  if (coordinated.starts_coordinator()) {
+    TrainingJobOptions job = options.job;
+    if (job.config.empty()) job.config = train::RunFolder(options.out).config();
+    return run_beside_coordinator(coordinated, training_configuration(job), program.argc(),
+                                  program.argv());
+  }
   if (coordinated.process() > 0)
     return follow_under_coordinator(coordinated, program.argc(), program.argv(), options.out);
   options.job.ranks = coordinated.size;
@@ -333,7 +340,7 @@ int train_as_first(TrainOptions options, const Program& program, Start& start) {
   if (launcher || coordinated) check_servers(job, launcher ? *launcher : *coordinated);
   if (coordinated) check_pace(job, *coordinated);
   check_hosts(job, hosts, launcher.has_value());
-  check_store(job, own_ranks);
+  check_store(job, own_ranks || (coordinated && coordinated->coordinator_beside_server));
   const std::shared_ptr<void> held = hold_checkpoints(job, options, claim);
   std::vector<train::Change> changes;
   if (claim.resumes())

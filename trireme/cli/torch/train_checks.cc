@@ -73,14 +73,17 @@ void check_pace(const TrainingJob& job, const rendezvous::RankEnvironment& place
   const bool alone = job.plan.job.keeping.alone;
   if (alone == place.on_its_own) return;
   const std::string key = "server.staleness and server.backup";
+  const bool by_variables = place.coordinator_beside_server;
   refuse("config",
          alone
              ? "by " + key + " each worker trains on its own, but the coordinator has elastic ranks"
              : "the coordinator has workers that train on their own, but by " + key +
                    " they train together",
-         alone ? "Start `trireme coordinator` with --workers N."
-               : "Set server.staleness = 4, for example, or start `trireme "
-                 "coordinator` without --workers.");
+         by_variables
+             ? std::string("Set TRIREME_ELASTIC=") + (alone ? "workers" : "1") + " in all pods."
+         : alone ? "Start `trireme coordinator` with --workers N."
+                 : "Set server.staleness = 4, for example, or start `trireme "
+                   "coordinator` without --workers.");
 }
 
 void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& place) {
@@ -122,8 +125,8 @@ void check_hosts(const TrainingJob& job, const launch::HostOptions& hosts, bool 
          "Leave out one of them.");
 }
 
-void check_store(const TrainingJob& job, bool own_ranks) {
-  if (own_ranks || job.config.text("rendezvous.store").empty()) return;
+void check_store(const TrainingJob& job, bool own_coordinator) {
+  if (own_coordinator || job.config.text("rendezvous.store").empty()) return;
   throw ConfigError(
       "rendezvous.store cannot be used in a job whose processes another launcher has started",
       {.operation = "config",

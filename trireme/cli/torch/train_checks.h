@@ -42,7 +42,7 @@ void check_transport(const TrainingJob& job, const rendezvous::RankEnvironment& 
 void check_memory(const TrainingJob& job, const FitOptions& options);
 /// Refuses -H if something else places the ranks.
 void check_hosts(const TrainingJob& job, const launch::HostOptions& hosts, bool launched);
-/// Refuses rendezvous.store unless `train` starts the ranks (`own_ranks`), and so the coordinator.
-void check_store(const TrainingJob& job, bool own_ranks);
+/// Refuses rendezvous.store unless `train` starts the coordinator (`own_coordinator`).
+void check_store(const TrainingJob& job, bool own_coordinator);
 
 }  // namespace trireme::inline v0::cli

@@ -165,7 +165,9 @@ void make_paths_whole(config::Config& config) {
   }
 }
 
-config::Config configuration_of(const TrainingJobOptions& options) {
+}  // namespace
+
+config::Config training_configuration(const TrainingJobOptions& options) {
   config::Config config = train::read_config(
       options.config, [](const char* name) { return static_cast<const char*>(std::getenv(name)); },
       options.set);
@@ -190,13 +192,11 @@ config::Config configuration_of(const TrainingJobOptions& options) {
   return config;
 }
 
-}  // namespace
-
 void say_calibrating() { say(true, "calibrating this machine (about 1 s)"); }
 
 TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   check_start(options);
-  config::Config config = configuration_of(options);
+  config::Config config = training_configuration(options);
   train::Settings settings(config);
   // Check these here, before any rank starts.
   const int ranks_here = options.ranks_on_this_host();

@@ -42,6 +42,9 @@ struct TrainingJob {
   bool writes_text = false;
   train::DeviceChoice device;
 };
+/// The configuration by the options' file, the environment and the options. Its values may not fit
+/// together.
+config::Config training_configuration(const TrainingJobOptions& options);
 /// Says on standard error that kernels are measured now.
 void say_calibrating();
 /// May change the configuration after the data has been read (--fit).

@@ -136,11 +136,13 @@ EnvironmentReport report_environment(const Getenv& get) {
   EnvironmentReport report;
   try {
     const RankEnvironment rank = resolve_environment(get);
-    const std::string name = !rank.launcher.empty()      ? rank.launcher
-                             : !rank.coordinator.empty() ? kOwnLauncher.name
-                                                         : "";
+    const std::string name = !rank.launcher.empty()           ? rank.launcher
+                             : rank.coordinator_beside_server ? "TFJob"
+                             : !rank.coordinator.empty()      ? kOwnLauncher.name
+                                                              : "";
     report.found = name.empty() ? "none: one process" : name + ": " + rank_of_size(rank);
     if (rank.meeting) report.found += ", to meet at " + rank.meeting->host;
+    if (rank.coordinator_beside_server) report.found += ", to meet at " + rank.coordinator;
   } catch (const ConfigError& error) {
     report.found = error.what();
   }

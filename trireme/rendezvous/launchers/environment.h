@@ -46,6 +46,9 @@ struct RankEnvironment {
   /// Workers (`workers` and `more_workers`) come at any time, train on their own, with servers, and
   /// meet nobody.
   bool on_its_own = false;
+  /// The coordinator is beside server 0, whose process starts it (`trireme train` in a TFJob with
+  /// enableDynamicWorker).
+  bool coordinator_beside_server = false;
   int restarts = 0;            // earlier processes that this one replaces
   int secret_descriptor = -1;  // -1: use secret_file
   std::string secret_file;
@@ -62,6 +65,10 @@ struct RankEnvironment {
   /// meets the ranks of its first epoch.
   bool joins_later() const noexcept {
     return !elastic && (on_its_own || restarts > 0 || rank >= size);
+  }
+  /// Whether this process is to start the job's coordinator.
+  bool starts_coordinator() const noexcept {
+    return coordinator_beside_server && role == Role::Server && rank == 0;
   }
   /// Whether a launcher states several processes.
   bool several() const noexcept { return roles().processes() > 1; }

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <initializer_list>
+#include <map>
 #include <vector>
 
 #include "trireme/base/joined.h"
 #include "trireme/base/parse_number.h"
+#include "trireme/base/words.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/rendezvous/launchers/tf_config.h"
 
@@ -41,12 +43,10 @@ Role role_named(const std::string& name) {
   refuse_join("TRIREME_ROLE=" + name + " is no role", "Use worker, server or evaluator.");
 }
 
-std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::string& why) {
-  const auto coordinator = get("TRIREME_COORDINATOR");
-  if (!coordinator || coordinator->empty()) return std::nullopt;
-  why = describe(get, {"TRIREME_COORDINATOR", "TRIREME_RANK", "TRIREME_SIZE"});
+// Reads what `trireme launch` sets and `trireme coordinator` prints.
+RankEnvironment read_own(const Getenv& get) {
   RankEnvironment rank;
-  rank.coordinator = *coordinator;
+  rank.coordinator = get("TRIREME_COORDINATOR").value_or("");
   rank.rank = number(get, "TRIREME_RANK", -1);
   rank.size = number(get, "TRIREME_SIZE", 0);
   const std::string elastic = get("TRIREME_ELASTIC").value_or("0");
@@ -82,6 +82,114 @@ std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::strin
   if (rank.rank < 0 || rank.rank >= most)
     refuse_join("TRIREME_RANK and TRIREME_SIZE do not name a rank");
   return rank;
+}
+
+std::optional<SparsePlace> sparse_place(const Getenv& get) {
+  const auto config = get("TF_CONFIG");
+  return config && !config->empty() ? parse_sparse_tf_config(*config) : std::nullopt;
+}
+
+bool has_coordinator(const Getenv& get) { return !get("TRIREME_COORDINATOR").value_or("").empty(); }
+
+// "TRIREME_SERVERS=2", or that it is not set.
+std::string as_set(const Getenv& get, const char* name) {
+  const auto value = get(name);
+  return name + (value ? "=" + *value : " is not set");
+}
+
+// Refuses workers that nobody coordinates.
+void check_servers(const SparsePlace& place, const Getenv& get) {
+  if (has_coordinator(get) || place.role == Role::Server || place.servers > 0) return;
+  refuse_join(
+      "TF_CONFIG has a sparseCluster, which names " + place.name +
+          " and not all workers: it does not say how many ranks there are, and has no ps, "
+          "beside which the coordinator would be",
+      "Give the TFJob PS replicas, or leave enableDynamicWorker out of it. For workers that "
+      "come and go without servers, run `trireme coordinator`, and set "
+      "TRIREME_COORDINATOR and TRIREME_WORKERS in all pods.");
+}
+
+// Refuses numbers that are missing, or contradict TF_CONFIG.
+void check_numbers(const SparsePlace& place, const Getenv& get) {
+  const int workers = number(get, "TRIREME_WORKERS", 0);
+  if (workers == 0)
+    refuse_join("TF_CONFIG has a sparseCluster, which names " + place.name +
+                    " and not all workers: it does not say how many ranks there are",
+                "In all pods, set TRIREME_WORKERS to the most workers that may be there, and "
+                "TRIREME_SERVERS to the number of PS replicas; or leave enableDynamicWorker out of "
+                "the TFJob.");
+  const int servers = number(get, "TRIREME_SERVERS", static_cast<int>(place.servers));
+  const std::string are = as_set(get, "TRIREME_SERVERS");
+  if (place.role == Role::Server) {
+    if (place.index < static_cast<std::size_t>(servers)) return;
+    refuse_join("TF_CONFIG makes this process " + place.name + ", but " + are,
+                "Set it to the number of PS replicas, in all pods.");
+  }
+  if (place.servers > 0 && static_cast<std::size_t>(servers) != place.servers)
+    refuse_join("TF_CONFIG names " + std::to_string(place.servers) + " ps, but " + are,
+                "Set it to the number of PS replicas, in all pods.");
+  const bool alone = get("TRIREME_ELASTIC").value_or("") == "workers";
+  const int most = workers + (alone ? number(get, "TRIREME_MORE_WORKERS", 0) : 0);
+  if (place.index >= static_cast<std::size_t>(most))
+    refuse_join("TF_CONFIG makes this process " + place.name + ", but at most " +
+                    counted(most, "worker") + " may be there (" + as_set(get, "TRIREME_WORKERS") +
+                    ")",
+                std::string("Set ") + (alone ? "TRIREME_MORE_WORKERS" : "TRIREME_WORKERS") +
+                    " to a larger number, in all pods.");
+}
+
+// Refuses a server that does not know where the coordinator is.
+void check_first_server(const SparsePlace& place, const Getenv& get) {
+  if (has_coordinator(get) || !place.first_server.empty()) return;
+  refuse_join("TF_CONFIG says that " + place.name + " is at " + place.own +
+                  ", from which the address of ps 0, beside which the coordinator is, does not "
+                  "follow: the name does not begin with JOB-ps-" +
+                  std::to_string(place.index),
+              "Run `trireme coordinator`, and set TRIREME_COORDINATOR in all pods.");
+}
+
+// The variables of a process of a TFJob with enableDynamicWorker: TF_CONFIG's, then those that are
+// set.
+Getenv with_sparse(const SparsePlace& place, const Getenv& get) {
+  const bool server = place.role == Role::Server;
+  const std::string workers = std::to_string(number(get, "TRIREME_WORKERS", 0));
+  const std::string servers =
+      std::to_string(number(get, "TRIREME_SERVERS", static_cast<int>(place.servers)));
+  const std::string elastic = get("TRIREME_ELASTIC").value_or("");
+  const std::map<std::string, std::string> own = {
+      {"TRIREME_COORDINATOR",
+       has_coordinator(get) ? *get("TRIREME_COORDINATOR") : place.first_server},
+      {"TRIREME_ELASTIC", elastic.empty() || elastic == "0" ? "1" : elastic},
+      {"TRIREME_ROLE", server ? "server" : "worker"},
+      {"TRIREME_RANK", std::to_string(place.index)},
+      {"TRIREME_SIZE", server ? servers : workers},
+      {"TRIREME_SERVERS", servers},
+      {"TRIREME_LOCAL_RANK", get("TRIREME_LOCAL_RANK").value_or("0")},  // each pod counts as a host
+      {"TRIREME_LOCAL_SIZE", get("TRIREME_LOCAL_SIZE").value_or("1")}};
+  return [own, get](const char* name) {
+    const auto found = own.find(name);
+    return found == own.end() ? get(name) : std::optional(found->second);
+  };
+}
+
+RankEnvironment from_sparse(const SparsePlace& place, const Getenv& get, std::string& why) {
+  why = describe(get, {"TRIREME_COORDINATOR", "TRIREME_ELASTIC", "TRIREME_WORKERS",
+                       "TRIREME_MORE_WORKERS", "TRIREME_SERVERS"});
+  why = "TF_CONFIG" + (why.empty() ? "" : ", " + why);
+  check_servers(place, get);
+  check_numbers(place, get);
+  check_first_server(place, get);
+  RankEnvironment rank = read_own(with_sparse(place, get));
+  rank.coordinator_beside_server = !has_coordinator(get);
+  return rank;
+}
+
+std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::string& why) {
+  if (!has_coordinator(get)) return std::nullopt;
+  if (!get("TRIREME_RANK"))
+    if (const auto place = sparse_place(get)) return from_sparse(*place, get, why);
+  why = describe(get, {"TRIREME_COORDINATOR", "TRIREME_RANK", "TRIREME_SIZE"});
+  return read_own(get);
 }
 
 struct Variables {
@@ -204,6 +312,7 @@ std::optional<RankEnvironment> from_tf_config(const Getenv& get, std::string& wh
   const auto config = get("TF_CONFIG");
   if (!config || config->empty()) return std::nullopt;
   why = "TF_CONFIG";
+  if (const auto place = parse_sparse_tf_config(*config)) return from_sparse(*place, get, why);
   auto rank = parse_tf_config(*config);
   return rank && rank->several() ? rank : std::nullopt;
 }
@@ -283,7 +392,7 @@ Reading read_launcher(const Launcher& launcher, const Getenv& get) {
   } catch (const ConfigError& error) {
     reading.refusal = error;
   }
-  if (reading.rank && &launcher != &kOwnLauncher) {
+  if (reading.rank && reading.rank->coordinator.empty()) {
     reading.rank->launcher = launcher.name;
     reading.rank->host = get("TRIREME_HOST").value_or("");
     reading.rank->secret_file = get("TRIREME_JOB_SECRET_FILE").value_or("");

@@ -61,29 +61,40 @@ net::Endpoint address_at(const json& entry, const std::string& pointer) {
   return *endpoint;
 }
 
-[[noreturn]] void refuse_sparse(const json& config, const Task& task) {
-  const std::string pointer =
-      "/sparseCluster/" + task.type + "/" + std::to_string(task.type == "ps" ? 0 : task.index);
-  const json* const entry = find(config, pointer);
-  if (!entry) refuse_tf_config("makes this process " + task.text() + ", but has no " + pointer);
-  address_at(*entry, pointer);
-  refuse_tf_config("has a sparseCluster, which names " + task.text() +
-                       " and not all workers: it does not say how many ranks there are",
-                   "Leave enableDynamicWorker out of the TFJob. For workers that come and go, run "
-                   "`trireme coordinator` and give its variables to the pods.");
-}
-
-// A sparse cluster that names workers 0 to n - 1, written as a dense one.
-json dense_from(const json& config, const Task& task) {
+// A sparse cluster that names workers 0 to n - 1, several of them, written as a dense one. nullopt for
+// any other.
+std::optional<json> dense_from(const json& config) {
   const json* const workers = find(config, "/sparseCluster/worker");
   json list = json::array();
   while (workers && workers->is_object() && workers->contains(std::to_string(list.size())))
     list.push_back(workers->at(std::to_string(list.size())));
-  if (list.size() < 2 || list.size() != workers->size()) refuse_sparse(config, task);
+  if (list.size() < 2 || list.size() != workers->size()) return std::nullopt;
   json dense = {{"task", config.at("task")}, {"cluster", {{"worker", list}}}};
   const json* const servers = find(config, "/sparseCluster/ps");
   if (servers && !servers->is_null()) dense["cluster"]["ps"] = *servers;
   return dense;
+}
+
+// The address of server 0, by that of server `index`: "job-ps-0.ns.svc" by "job-ps-2.ns.svc". Empty
+// if a TFJob's operator has not named it.
+std::string first_server_by(const net::Endpoint& own, std::size_t index) {
+  const std::string label = own.host.substr(0, own.host.find('.'));
+  const std::string ending = "-ps-" + std::to_string(index);
+  if (index == 0) return net::to_string(own);
+  if (!label.ends_with(ending) || label == ending) return "";
+  const std::string first = label.substr(0, label.size() - ending.size()) + "-ps-0";
+  return net::to_string({first + own.host.substr(label.size()), own.port});
+}
+
+// The servers that a sparse cluster names.
+std::vector<net::Endpoint> servers_of_sparse(const json& config) {
+  const json* const list = find(config, "/sparseCluster/ps");
+  std::vector<net::Endpoint> servers;
+  if (!list || list->is_null()) return servers;
+  if (!list->is_array()) refuse_tf_config("has no list at /sparseCluster/ps");
+  for (const json& entry : *list)
+    servers.push_back(address_at(entry, "/sparseCluster/ps/" + std::to_string(servers.size())));
+  return servers;
 }
 
 // The addresses of a type's tasks; none if the cluster lacks the type. Adds them to `all`.
@@ -209,11 +220,45 @@ std::optional<RankEnvironment> parse_tf_config(const std::string& text) {
     return std::nullopt;
   }
   const Task task = task_of(config);
-  const json dense = find(config, "/sparseCluster") ? dense_from(config, task) : config;
-  const Cluster cluster = cluster_of(dense);
-  check_index(dense, task);
+  const auto dense = find(config, "/sparseCluster") ? dense_from(config) : std::optional(config);
+  if (!dense) return std::nullopt;
+  const Cluster cluster = cluster_of(*dense);
+  check_index(*dense, task);
   const RankEnvironment place = place_of(cluster, task);
   check_evaluator(place);
+  return place;
+}
+
+std::optional<SparsePlace> parse_sparse_tf_config(const std::string& text) {
+  const json config = parse_json(text);
+  if (!config.is_object() || !find(config, "/sparseCluster")) return std::nullopt;
+  const Task task = task_of(config);
+  if (dense_from(config)) return std::nullopt;
+  const bool server = task.type == "ps";
+  if (!server && task.type != "worker") {
+    refuse_tf_config("has a sparseCluster, which tells " + task.text() + " nothing of the others",
+                     task.type == "evaluator"
+                         ? "Leave Evaluator out of a TFJob with enableDynamicWorker, and run "
+                           "`trireme eval RUN --follow` in a pod of its own."
+                         : "Leave Chief and Master out of a TFJob with enableDynamicWorker: worker "
+                           "0 is rank 0.");
+  }
+  const std::string pointer =
+      "/sparseCluster/" + task.type + "/" + std::to_string(server ? 0 : task.index);
+  const json* const entry = find(config, pointer);
+  if (!entry) refuse_tf_config("makes this process " + task.text() + ", but has no " + pointer);
+  const net::Endpoint own = address_at(*entry, pointer);
+  SparsePlace place{.name = task.text(),
+                    .own = net::to_string(own),
+                    .role = server ? Role::Server : Role::Worker,
+                    .index = task.index};
+  const std::vector<net::Endpoint> servers = servers_of_sparse(config);
+  if (server) {
+    place.first_server = first_server_by(own, task.index);
+  } else if (!servers.empty()) {
+    place.servers = servers.size();
+    place.first_server = net::to_string(servers.front());
+  }
   return place;
 }
 

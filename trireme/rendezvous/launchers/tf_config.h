@@ -9,6 +9,7 @@
 // the others do not know whether there is one. Pure functions.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -17,12 +18,30 @@
 namespace trireme::inline v0::rendezvous {
 
 /// The place of the process with this TF_CONFIG. All meet at rank 0's address. nullopt if it names
-/// neither task nor cluster.
+/// neither task nor cluster, or is one for parse_sparse_tf_config().
 ///
-/// Throws ConfigError that names the faulty line and column, or JSON pointer. In the sparse form
-/// ("sparseCluster") a TFJob with enableDynamicWorker tells a worker its own address and those of
-/// the servers. It is refused, because the number of ranks is unknown, unless it names workers 0 to
-/// n - 1, several of them.
+/// Throws ConfigError that names the faulty line and column, or JSON pointer.
 std::optional<RankEnvironment> parse_tf_config(const std::string& text);
+
+/// A place in a TFJob with enableDynamicWorker, whose workers come and go. TF_CONFIG tells a worker
+/// its own address and those of all servers, a server only its own:
+///
+///   {"sparseCluster": {"worker": {"1": "job-worker-1.ns.svc:2222"},
+///                      "ps": ["job-ps-0.ns.svc:2222", ...]},
+///    "task": {"type": "worker", "index": 1}}
+///
+/// So it says neither how many workers there may be, nor, to a server, how many servers there are.
+struct SparsePlace {
+  std::string name;               // "worker 1", "ps 0"
+  std::string own;                // address
+  Role role = Role::Worker;       // Worker or Server
+  std::size_t index = 0;          // within the role
+  std::size_t servers = 0;        // that a worker is told of
+  std::string first_server = {};  // server 0's address; empty: there is none, or it is not known
+};
+
+/// nullopt if the text has no "sparseCluster", or if that names workers 0 to n - 1, several of them,
+/// and so all. Throws as above, also for a chief or an evaluator, who are told nothing.
+std::optional<SparsePlace> parse_sparse_tf_config(const std::string& text);
 
 }  // namespace trireme::inline v0::rendezvous

@@ -156,5 +156,128 @@ TEST(TFConfig, ASparseOneStatesTheSizeOnlyIfItNamesAllWorkers) {
   EXPECT_EQ(place.meeting->host, "w0");
 }
 
+// As the training operator writes it with enableDynamicWorker for task `index`, and what the pods' templates
+// set.
+Variables sparse_config(const std::string& cluster, const std::string& type, int index,
+                        const Variables& others = {{"TRIREME_WORKERS", "4"},
+                                                   {"TRIREME_SERVERS", "2"}}) {
+  return joined({{"TF_CONFIG", R"({"sparseCluster":{)" + cluster + R"(},"task":{"type":")" + type +
+                                   R"(","index":)" + std::to_string(index) + "}}"}},
+                others);
+}
+
+const std::string kWorker1 = R"("worker":{"1":"job-worker-1.ns.svc:2222"},)"
+                             R"("ps":["job-ps-0.ns.svc:2222","job-ps-1.ns.svc:2222"])";
+
+std::string server_alone(const std::string& address) {
+  return R"("worker":{},"ps":[")" + address + R"("])";
+}
+
+TEST(TFConfig, ASparseOneIsAPlaceInAnElasticJobBesideWhoseServer0TheCoordinatorIs) {
+  Variables variables = joined(sparse_config(kWorker1, "worker", 1, {{"TRIREME_WORKERS", "4"}}),
+                               {{"TRIREME_JOB_SECRET_FILE", "secret"}});
+  RankEnvironment place = resolve_environment(from(variables));
+  EXPECT_TRUE(place.elastic);
+  EXPECT_TRUE(place.coordinator_beside_server);
+  EXPECT_FALSE(place.starts_coordinator());
+  EXPECT_EQ(place.launcher, "");
+  EXPECT_FALSE(place.meeting);
+  EXPECT_EQ(place.coordinator, "job-ps-0.ns.svc:2222");
+  EXPECT_EQ(place.secret_file, "secret");
+  EXPECT_EQ(place.role, Role::Worker);
+  EXPECT_EQ(place.rank, 1);
+  EXPECT_EQ(place.size, 4);
+  EXPECT_EQ(place.local_rank, 0);
+  EXPECT_EQ(place.local_size, 1);
+  EXPECT_EQ(place.roles(), (Roles{.workers = 4, .servers = 2}));
+  EXPECT_EQ(report_environment(from(variables)).found,
+            "TFJob: rank 1 of 4 beside 2 servers, to meet at job-ps-0.ns.svc:2222");
+  // A server is told nothing of the others.
+  variables = sparse_config(server_alone("job-ps-1.ns.svc:2222"), "ps", 1);
+  place = resolve_environment(from(variables));
+  EXPECT_EQ(place.role, Role::Server);
+  EXPECT_EQ(place.rank, 1);
+  EXPECT_EQ(place.size, 2);
+  EXPECT_EQ(place.process(), 5);
+  EXPECT_EQ(place.coordinator, "job-ps-0.ns.svc:2222");
+  EXPECT_FALSE(place.starts_coordinator());
+  EXPECT_EQ(report_environment(from(variables)).found,
+            "TFJob: server 1 of 2, to meet at job-ps-0.ns.svc:2222");
+  place = resolve_environment(from(sparse_config(server_alone("job-ps-0.ns.svc:2222"), "ps", 0)));
+  EXPECT_TRUE(place.starts_coordinator());
+  EXPECT_EQ(place.coordinator, "job-ps-0.ns.svc:2222");
+  // The job's name may look like a server's, and the cluster may have a domain.
+  place = resolve_environment(
+      from(sparse_config(server_alone("a-ps-12-ps-12.ns.svc.cluster.local:7"), "ps", 12,
+                         {{"TRIREME_WORKERS", "1"}, {"TRIREME_SERVERS", "13"}})));
+  EXPECT_EQ(place.coordinator, "a-ps-12-ps-0.ns.svc.cluster.local:7");
+}
+
+TEST(TFConfig, ASparseOneIsAlsoForWorkersOnTheirOwn) {
+  const RankEnvironment place = resolve_environment(from(sparse_config(
+      R"("worker":{"3":"w3:1"},"ps":["p0:1"])", "worker", 3,
+      {{"TRIREME_ELASTIC", "workers"}, {"TRIREME_WORKERS", "2"}, {"TRIREME_MORE_WORKERS", "2"}})));
+  EXPECT_TRUE(place.on_its_own);
+  EXPECT_FALSE(place.elastic);
+  EXPECT_EQ(place.rank, 3);
+  EXPECT_EQ(place.process(), 4);
+  EXPECT_EQ(place.roles(), (Roles{.workers = 2, .servers = 1, .more_workers = 2}));
+}
+
+TEST(TFConfig, ASparseOneIsThePlaceInTheJobOfACoordinatorThatIsNamed) {
+  const auto with = [](const std::string& cluster, const std::string& type, Variables others) {
+    return joined(sparse_config(cluster, type, 1, others),
+                  {{"TRIREME_COORDINATOR", "gpt-coordinator:29400"}});
+  };
+  RankEnvironment place = resolve_environment(from(
+      with(server_alone("p1:2222"), "ps", {{"TRIREME_WORKERS", "4"}, {"TRIREME_SERVERS", "2"}})));
+  EXPECT_EQ(place.coordinator, "gpt-coordinator:29400");
+  EXPECT_FALSE(place.coordinator_beside_server);
+  EXPECT_EQ(place.process(), 5);
+  place = resolve_environment(
+      from(with(R"("worker":{"1":"w1:2222"},"ps":null)", "worker", {{"TRIREME_WORKERS", "4"}})));
+  EXPECT_TRUE(place.elastic);
+  EXPECT_EQ(place.rank, 1);
+  EXPECT_EQ(place.roles(), Roles{.workers = 4});
+  // TF_CONFIG does not count for a process of `trireme launch`.
+  place = resolve_environment(
+      from(with(kWorker1, "worker", {{"TRIREME_RANK", "2"}, {"TRIREME_SIZE", "3"}})));
+  EXPECT_FALSE(place.elastic);
+  EXPECT_EQ(place.rank, 2);
+  EXPECT_EQ(place.size, 3);
+}
+
+TEST(TFConfig, ASparseOneThatLeavesTheJobOpenIsRefused) {
+  const std::string server = server_alone("job-ps-1.ns.svc:2222");
+  const std::pair<Variables, const char*> cases[] = {
+      {sparse_config(R"("worker":{},"ps":[])", "chief", 0), "Leave Chief and Master out"},
+      {sparse_config(R"("worker":{},"ps":[])", "evaluator", 0), "`trireme eval RUN --follow`"},
+      {sparse_config(R"("worker":{"0":"w0:2222"},"ps":null)", "worker", 0), "Give the TFJob PS"},
+      {sparse_config(R"("worker":{"0":"w0:2222"},"ps":[7])", "worker", 0),
+       "no \"host:port\" at /sparseCluster/ps/0"},
+      {sparse_config(R"("worker":{"0":"w0:2222"},"ps":{})", "worker", 0),
+       "no list at /sparseCluster/ps"},
+      {sparse_config(kWorker1, "worker", 1, {}), "set TRIREME_WORKERS to the most workers"},
+      {sparse_config(kWorker1, "worker", 1, {{"TRIREME_WORKERS", "many"}}),
+       "TRIREME_WORKERS=many is not a number"},
+      {sparse_config(kWorker1, "worker", 1, {{"TRIREME_WORKERS", "1"}}),
+       "worker 1, but at most 1 worker may be there (TRIREME_WORKERS=1)"},
+      {sparse_config(kWorker1, "worker", 1,
+                     {{"TRIREME_WORKERS", "1"}, {"TRIREME_MORE_WORKERS", "1"}}),
+       "worker 1, but at most 1 worker may be there"},
+      {sparse_config(kWorker1, "worker", 1, {{"TRIREME_WORKERS", "4"}, {"TRIREME_SERVERS", "1"}}),
+       "names 2 ps, but TRIREME_SERVERS=1"},
+      {sparse_config(server, "ps", 1, {{"TRIREME_WORKERS", "4"}}),
+       "ps 1, but TRIREME_SERVERS is not set"},
+      {sparse_config(server, "ps", 1, {{"TRIREME_WORKERS", "4"}, {"TRIREME_SERVERS", "1"}}),
+       "ps 1, but TRIREME_SERVERS=1"},
+      {sparse_config(server, "ps", 2, {{"TRIREME_WORKERS", "4"}, {"TRIREME_SERVERS", "3"}}),
+       "the name does not begin with JOB-ps-2"},
+      {sparse_config(server_alone("-ps-1.ns.svc:2222"), "ps", 1), "does not begin with JOB-ps-1"},
+      {joined(sparse_config(kWorker1, "worker", 1), {{"TRIREME_ELASTIC", "2:4"}}),
+       "TRIREME_ELASTIC=2:4 is not 0, 1 or workers"}};
+  for (const auto& [variables, words] : cases) EXPECT_THAT(refusal_of(variables), HasSubstr(words));
+}
+
 }  // namespace
 }  // namespace trireme::rendezvous
