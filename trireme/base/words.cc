@@ -90,7 +90,7 @@ std::string duration_text(double seconds) {
   return in_two(hours / 24, "d", hours % 24, "h");
 }
 
-// The sign of a NaN says nothing, and a processor's own is negative.
+// The sign of a NaN says nothing: the NaN that x86 makes of 0 / 0 is negative.
 std::string formatted(const char* format, double value) {
   char text[64];
   std::snprintf(text, sizeof text, format, std::isnan(value) ? std::fabs(value) : value);

@@ -19,7 +19,7 @@ std::string bytes_text(double bytes);
 std::string size_text(std::size_t bytes);
 /// "25 us", "1.8 ms", "5.3 s", "42 s", "3 min 20 s", "1 h 5 min", "2 d 3 h".
 std::string duration_text(double seconds);
-/// As printf writes one number: formatted("%.3g", 0.5).
+/// As printf writes one number, but a NaN without its sign: formatted("%.3g", 0.5).
 std::string formatted(const char* format, double value);
 /// The fewest digits that give exactly this number: "0.003", "2", "1e-08".
 std::string number_text(double value);
