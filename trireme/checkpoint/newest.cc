@@ -22,7 +22,8 @@ std::int64_t NewestCheckpoint::load(const Parts& parts) {
     return load_agreed(parts);
   } catch (const PeerLost& error) {
     ErrorContext context = error.context();
-    if (context.peer < 0) throw;
+    const bool server = context.operation == "parameter server" || context.operation == "channel";
+    if (context.peer < 0 || server) throw;
     context.advice = "See that rank's own last lines: it may have refused the checkpoint.";
     throw PeerLost(error.code(), error.message(), context);
   }

@@ -52,9 +52,10 @@ class Mixer {
   virtual std::vector<NamedShard> state() = 0;
 };
 
-/// Replaces each buffer by its mean over the ranks, integers (such as the number of micro-batches
-/// that a batch norm has seen) by their maximum.
+/// Replaces each buffer, of floats, by its mean over the ranks.
 void average(comm::Communicator& world, const std::vector<Buffer>& buffers, const char* label);
+/// The same; integers (such as the number of micro-batches that a batch norm has seen) become their
+/// maximum.
 void average(comm::Communicator& world, const std::vector<at::Tensor>& tensors, const char* label);
 
 /// Copies of the masters, named PREFIX + the parameter's name.

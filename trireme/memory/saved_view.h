@@ -44,7 +44,7 @@ struct SavedView {
   std::uint32_t version = 0;
 };
 
-/// Finds the slot that already has a storage's bytes: a tensor that two nodes save is stored once.
+/// Finds the slot that already has a storage's bytes: a storage that two nodes save is stored once.
 template <class Slot>
 class RecentSlots {
  public:

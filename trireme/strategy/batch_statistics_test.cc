@@ -238,8 +238,8 @@ TEST(BatchStatistics, AreAveragedWithCopiesThatTrainAlone) {
   });
 }
 
-// Ranks that train copies see other numbers of micro-batches where shares are uneven. After an
-// exchange, and in a checkpoint, all have the largest number.
+// Ranks that train copies see other numbers of micro-batches where shares are uneven. In a
+// checkpoint all have the largest number.
 TEST(BatchStatistics, RanksThatTrainCopiesAgreeInTheirCounts) {
   for (const char* sync : {"local_sgd", "diloco", "easgd", "gossip"}) {
     testing::run_ranks(3, [&](testing::RankContext& rank) {

@@ -19,8 +19,8 @@ using Named = std::vector<std::pair<std::string, at::Tensor>>;
 
 constexpr const char* kOther = "an optimizer of its own";
 
-// Made if there is none. Null: a user's optimizer, derived from LibTorch's, has made a state of
-// another type.
+// Made if there is none, also for a user's optimizer that is derived from LibTorch's. Null: such an
+// optimizer has made a state of another type.
 template <class State>
 State* state_of(Optimizer& optimizer, const at::Tensor& parameter) {
   auto& slot = optimizer.state()[parameter.unsafeGetTensorImpl()];
@@ -232,7 +232,12 @@ void cut_state(Optimizer& optimizer, const at::Tensor& from, const at::Tensor& t
   const auto found = kept.find(from.unsafeGetTensorImpl());
   if (found == kept.end()) return;
   const Named all = state_tensors(optimizer, from);
-  if (all.empty()) return forget_state(optimizer, from);  // as of an SGD whose momentum is off now
+  if (all.empty()) {
+    if (dynamic_cast<torch::optim::SGDParamState*>(found->second.get()) == nullptr)
+      throw ConfigError("the optimizer has a state of its own type, which cannot be sharded",
+                        {.operation = "DataParallel", .advice = "Use parallel.sync = \"plain\"."});
+    return forget_state(optimizer, from);  // of an SGD whose momentum is off now
+  }
   for (const auto& [name, whole] : all)
     whole.set_data(whole.flatten().narrow(0, begin, end - begin).clone());
   auto state = std::move(found->second);

@@ -6,6 +6,7 @@
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
 
+#include "trireme/base/error.h"
 #include "trireme/sync/levels/optimizer_shards.h"
 
 namespace trireme::parallel::torch_optimizer_test {
@@ -41,6 +42,11 @@ TEST(TorchOptimizer, AStateOfAnotherTypeIsLeftAlone) {
     EXPECT_FALSE(has_momentum(*optimizer, weight));
     set_updates(*optimizer, weight, 5);
     EXPECT_EQ(updates(*optimizer, weight), 0);
+    EXPECT_THROW(
+        OptimizerShards(
+            *optimizer, {weight},
+            {{.parameter = 0, .begin = 0, .end = 2, .tensor = weight.detach().narrow(0, 0, 2)}}),
+        ConfigError);
     EXPECT_EQ(optimizer->state()[weight.unsafeGetTensorImpl()].get(), own);
   }
 }
