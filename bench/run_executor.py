@@ -30,7 +30,7 @@ def run(options, schedule):
         programs / "trireme", "launch", "-n", options.ranks, "--only-rank", "0", "--bind", "none", "--",
         programs / "bench.executor", schedule, "--micro", options.micro, "--times", options.times, "--elements", options.elements,
         "--steps", options.steps])
-    return line
+    return {key: value for key, value in line.items() if key != "at"}
 
 
 def measure(options):

@@ -28,7 +28,7 @@ def run(options, transport, share):
     line, = turns.events_of(options, [
         pathlib.Path(options.build) / "bin" / "bench.rows", "--transport", transport, "--rows", options.rows, "--width",
         options.width, "--share", share, "--steps", options.steps, "--optimizer", options.optimizer])
-    return line
+    return {key: value for key, value in line.items() if key != "at"}
 
 
 def measure(options):

@@ -87,7 +87,8 @@ def parser(about, rounds=3, steps=10, least_rounds=1, warm_up=WARM_UP):
     if rounds is not None:
         found.add_argument("--rounds", type=at_least(least_rounds), default=rounds)
     if steps is not None:
-        found.add_argument("--steps", type=at_least(warm_up + 1, f": the first {warm_up} steps do not count"), default=steps)
+        why = f": the first {warm_up} steps do not count" if warm_up else ""
+        found.add_argument("--steps", type=at_least(warm_up + 1, why), default=steps)
     found.add_argument("--priority", action="store_true", help="every program with real-time priority (chrt -r 10)")
     found.add_argument("--json", type=new_file, help="write the figures here")
     return found
@@ -164,18 +165,19 @@ def lines_of(program, limit):
     raise TimeoutError
 
 
-def descendants(root):
-    """Process ids of `root` and of all that it started; launchers put theirs in groups of their own."""
-    children = {}
+def left_of(leader):
+    """Process ids of what is left of a session, and of all that it started, which may have sessions of its own."""
+    children, found = {}, []
     for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
-            parent = int(entry.read_text().rpartition(")")[2].split()[1])
+            _, parent, _, session, *_ = entry.read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has ended
-        children.setdefault(parent, []).append(int(entry.parent.name))
-    found = [root]
+        children.setdefault(int(parent), []).append(int(entry.parent.name))
+        if int(session) == leader:
+            found.append(int(entry.parent.name))
     for one in found:
-        found += children.get(one, [])
+        found += (child for child in children.get(one, []) if child not in found)
     return found
 
 
@@ -187,10 +189,9 @@ def started(command, errors=None, environment=None):
         try:
             yield program
         finally:
-            if program.poll() is None:
-                for one in descendants(program.pid):
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(one, signal.SIGKILL)
+            for one in left_of(program.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(one, signal.SIGKILL)
 
 
 def events_of(options, command, silence=None, steps=None):

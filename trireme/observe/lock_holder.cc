@@ -137,12 +137,13 @@ Running is_running(const LockHolder& holder, const LockHolder& self, bool shared
 bool is_shared_file_system(const std::string& path) {
   struct statfs status {};
   if (statfs(path.c_str(), &status) != 0) return true;
-  constexpr std::int64_t kLocal[] = {
-      EXT4_SUPER_MAGIC,     BTRFS_SUPER_MAGIC, TMPFS_MAGIC,
-      RAMFS_MAGIC,          F2FS_SUPER_MAGIC,  OVERLAYFS_SUPER_MAGIC,
-      REISERFS_SUPER_MAGIC, MSDOS_SUPER_MAGIC, SQUASHFS_MAGIC,
-      0x58465342,           0x2FC12FC1,        0xCA451A4E,
-      0x3153464A,           0x2011BAB0};  // XFS, ZFS, bcachefs, JFS, exFAT
+  constexpr std::int64_t kLocal[] = {EXT4_SUPER_MAGIC,     BTRFS_SUPER_MAGIC,
+                                     TMPFS_MAGIC,          RAMFS_MAGIC,
+                                     F2FS_SUPER_MAGIC,     OVERLAYFS_SUPER_MAGIC,
+                                     REISERFS_SUPER_MAGIC, MSDOS_SUPER_MAGIC,
+                                     SQUASHFS_MAGIC,       0x58465342 /* XFS */,
+                                     0x2FC12FC1 /* ZFS */, 0xCA451A4E /* bcachefs */,
+                                     0x3153464A /* JFS */, 0x2011BAB0 /* exFAT */};
   return std::ranges::find(kLocal, static_cast<std::int64_t>(status.f_type)) == std::end(kLocal);
 }
 

@@ -14,7 +14,7 @@ struct ComparedRun {
   std::string name, folder;
   std::int64_t steps = 0;                   // done
   std::string items = "tokens";             // or "samples"
-  std::string checkpoint;                   // of the newest one; sought if there are no curves
+  std::string checkpoint;                   // folder of the newest; sought if there are no curves
   std::map<std::string, std::string> keys;  // as TOML writes the values
   std::string loss_unit;                    // empty: the run does not say
   std::vector<std::pair<double, double>> training, validation;  // (step, loss)

@@ -31,8 +31,9 @@ bool take_number(std::string_view& text) {
   return end > 0;
 }
 
-// "90", "90:30", "12:00:00", "1-12", "1-12:30" or "1-12:30:00" (man sbatch).
+// "90", "90:30", "12:00:00", "1-12", "1-12:30", "1-12:30:00" or "UNLIMITED" (man sbatch).
 void check_time(const std::string& time) {
+  if (time == "UNLIMITED" || time == "INFINITE") return;
   std::string_view rest = time;
   bool good = take_number(rest);
   if (rest.starts_with('-')) {

@@ -14,7 +14,8 @@ struct SbatchJob {
 };
 
 /// A script whose job saves a checkpoint before the time limit and queues itself again. ConfigError
-/// if the ranks cannot be divided among the nodes, or a character of the name or time is wrong.
+/// if the ranks cannot be divided among the nodes, a character of the name is wrong, or the time is
+/// none of Slurm's.
 std::string sbatch_script(const SbatchJob& job);
 
 }  // namespace trireme::inline v0::cli

@@ -51,7 +51,8 @@ TEST(Sbatch, WhatIsNoJobIsRefused) {
 
 TEST(Sbatch, OnlyTimesOfSlurmAreTaken) {
   SbatchJob one = job();
-  for (const char* good : {"90", "90:30", "12:00:00", "1-12", "1-12:30", "1-12:30:00"}) {
+  for (const char* good :
+       {"90", "90:30", "12:00:00", "1-12", "1-12:30", "1-12:30:00", "UNLIMITED"}) {
     one.time = good;
     EXPECT_THAT(sbatch_script(one), HasSubstr("#SBATCH --time=" + one.time + "\n"));
   }
