@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Trains random jobs on one rank undisturbed, and on a random layout that is killed, stopped or left alone, and resumed on
-as many ranks or others. Both must end with the same weights, a hash over all of them; no process may be left.
+"""Trains random jobs undisturbed on as few ranks as have their bits (one, but for layers that ranks share, copies that ranks
+train apart, and compression), and on a random layout that is killed, stopped or left alone, and resumed on as many ranks
+or others. Both must end with the same weights, a hash over all of them; no process may be left.
 
   random_jobs.py TRIREME [--first SEED] [--jobs N] [--data FOLDER]
 
@@ -24,6 +25,8 @@ LIMIT_S = 300  # of one training, also on a loaded machine
 REFUSED = 2
 OPTIMIZERS = ["adamw", "adamw", "sgd", "lamb", "adafactor", "lion", "adagrad", "ftrl"]
 SCHEDULES = ["1f1b", "gpipe", "interleaved-1f1b", "breadth-first", "zb-h1", "zb-v", "dualpipe-v", "naive"]
+COPIES = ["local_sgd", "diloco", "easgd", "gossip"]
+COMPRESSIONS = ["bf16", "f16", "topk:0.1", "randomk:0.1", "powersgd:2", "onebit"]
 ALGORITHMS = ["direct", "naive", "ring", "all_pairs", "central", "tree", "double_tree", "halving_doubling", "hierarchical"]
 
 
@@ -78,6 +81,30 @@ def random_training(pick, data):
     return keys
 
 
+def shared_layers(pick, training):
+    """Keys of the ranks that share layers, on which bits depend, and the number of these ranks."""
+    if training["model.name"] not in ("gpt", "bert") or pick.random() < 0.5:
+        return {}, 1
+    keys = {"parallel.tensor": pick.choice([1, 2]), "parallel.context": pick.choice([1, 2])}
+    if "model.experts" in training:
+        keys["parallel.expert"] = pick.choice([1, 2])
+    ranks = keys["parallel.tensor"] * keys["parallel.context"] * keys.get("parallel.expert", 1)
+    if keys["parallel.tensor"] > 1 and keys["parallel.context"] == 1:
+        keys["parallel.sequence"] = pick.choice(["true", "false"])
+    return keys, ranks
+
+
+def lossy_exchange(pick, ranks):
+    """Keys of exchanges whose bits depend on the number of ranks."""
+    if pick.random() < 0.5:
+        return {"parallel.sync": "plain", "comm.compression": pick.choice(COMPRESSIONS)}
+    keys = {"parallel.sync": pick.choice(COPIES), "parallel.local_steps": pick.choice([1, 2, 5]),
+            "parallel.post_local_after": pick.choice([0, 0, 4])}
+    if keys["parallel.sync"] == "gossip":
+        keys["parallel.graph"] = pick.choice(["one_peer", "ring"])
+    return keys
+
+
 def random_layout(pick, training, ranks, folder):
     """Keys that change no bit."""
     kind = "server" if training.get("parallel.sync") == "server" else pick.choice(
@@ -97,6 +124,12 @@ def random_layout(pick, training, ranks, folder):
             keys["checkpoint.memory"] = pick.choice([0, 1])
     if keys["parallel.sync"] == "plain":
         keys["parallel.overlap"] = pick.choice(["true", "false"])
+    return keys | anywhere(pick, folder)
+
+
+def anywhere(pick, folder):
+    """Keys of any layout that change no bit."""
+    keys = {}
     for share, more in [(0.3, {"train.lanes": 2}), (0.3, {"comm.bucket_bytes": pick.choice([1024, 5000, 65536])}),
                         (0.4, {"memory.recompute": pick.choice(["selective", "full", "every-2"])}),
                         (0.15, {"memory.offload": folder}), (0.15, {"memory.offload_activations": folder}),
@@ -176,10 +209,9 @@ def last_line(output):
     return output.strip().splitlines()[-1] if output.strip() else "(nothing)"
 
 
-def resume(trireme, pick, command, run_folder, ranks, folder):
-    """Starts a job that did not reach its end again: resumed, or anew if there is nothing to go on from."""
+def resume(trireme, command, run_folder, ranks, others, folder):
+    """Starts a job that did not reach its end again: resumed, on `others` ranks, or anew if there is nothing to go on from."""
     again = [trireme, "train", "--resume", run_folder]
-    others = pick.choice([ranks, ranks, 1, 2, 3, 4])
     code, output = run(again + (["--ranks", str(others)] if others != ranks else []), folder)
     if code == REFUSED and others != ranks:  # a layout that other numbers of ranks cannot have
         code, output = run(again, folder)
@@ -195,11 +227,25 @@ def one_job(trireme, seed, data, folder):
     (folder / "store").mkdir()
     (folder / "empty.toml").touch()
     training = random_training(pick, data)
-    ranks = pick.choice([2, 2, 3, 4])
-    layout = random_layout(pick, training, ranks, folder)
+    kind = pick.choice(["exact", "exact", "lossy"]) if training.get("parallel.sync") != "server" else "exact"
+    if kind == "lossy":
+        ranks = least = pick.choice([2, 2, 3, 4])
+        training |= lossy_exchange(pick, ranks)
+        layout = anywhere(pick, folder)
+        if "comm.bucket_bytes" in layout:  # what is compressed together
+            training["comm.bucket_bytes"] = layout["comm.bucket_bytes"]
+        others = ranks
+    else:
+        shared, least = shared_layers(pick, training)
+        training |= shared
+        ranks = least * pick.choice([1, 2] if least > 1 else [2, 2, 3, 4])
+        layout = random_layout(pick, training, ranks, folder)
+        others = pick.choice([ranks, ranks, least, 2 * least, 3 * least])
     how, after = pick.choice(["nothing", "kill launcher", "kill any", "kill any", "stop"]), pick.uniform(0.3, 4)
+    if training.get("parallel.sync") in COPIES and how == "stop":  # its checkpoint is one more exchange
+        how = "kill any"
     train = [trireme, "train", "empty.toml"]
-    alone = train + ["--ranks", "1", "--out", folder / "alone"] + settings(training)
+    alone = train + ["--ranks", str(least), "--out", folder / "alone"] + settings(training)
     code, output = run(alone, folder)
     if code == REFUSED:
         return "refused"
@@ -213,7 +259,7 @@ def one_job(trireme, seed, data, folder):
     if code == REFUSED:
         return "refused"
     if code != 0 and how != "nothing":
-        code, output = resume(trireme, pick, command, folder / "run", ranks, folder)
+        code, output = resume(trireme, command, folder / "run", ranks, others, folder)
         if code == REFUSED and not (folder / "run").exists():  # it had been killed before it was refused
             return "refused"
     text = f"{how} after {after:.2f} s: {' '.join(map(str, command))}"

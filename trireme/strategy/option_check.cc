@@ -279,6 +279,11 @@ class Check {
 
   void compression() const {
     check_compression(options_.compression);
+    if (options_.compression != "none" && parse_shares(options_.shares).automatic)
+      refuse("batch.shares = \"auto\" cannot be combined with comm.compression = \"" +
+                 options_.compression +
+                 "\": what each rank compresses would depend on how fast the ranks are",
+             "Use equal shares or weights such as 3:2:1, or comm.compression = \"none\".");
     if (options_.compression != "none" && options_.precision == "fp64")
       refuse("comm.compression = \"" + options_.compression +
                  "\" cannot be combined with train.precision = \"fp64\": gradients in fp64 are not "

@@ -294,6 +294,14 @@ TEST(Shares, FollowTheSpeedOfTheRanks) {
   }
 }
 
+// What each rank compresses depends on its share, so weights would depend on measured times.
+TEST(Shares, ThatFollowTheRanksAreRefusedWithCompression) {
+  for (const char* compression : {"auto", "bf16", "topk:0.1"})
+    EXPECT_THAT(refusal([&] { train_on(2, {.compression = compression, .shares = "auto"}, 1); }),
+                HasSubstr("batch.shares = \"auto\" cannot be combined with comm.compression"));
+  train_on(2, {.compression = "bf16", .shares = "3:1"}, 1);
+}
+
 // Ranks of different speeds that compute different shares: none is late.
 TEST(Shares, TheLastRankIsNamedInEveryStep) {
   const std::vector<Duration> micro = {10ms, 40ms, 10ms, 10ms};
