@@ -294,7 +294,7 @@ TEST(Shares, FollowTheSpeedOfTheRanks) {
   }
 }
 
-// What each rank compresses depends on its share, so weights would depend on measured times.
+// A rank compresses the sum of its share, so weights would depend on measured times.
 TEST(Shares, ThatFollowTheRanksAreRefusedWithCompression) {
   for (const char* compression : {"auto", "bf16", "topk:0.1"})
     EXPECT_THAT(refusal([&] { train_on(2, {.compression = compression, .shares = "auto"}, 1); }),
