@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""An all-reduce or a schedule is named in its own file and nowhere else: check_one_place.py
+"""An all-reduce, a schedule or an optimizer is named in its own file and nowhere else: check_one_place.py
 
-Each is one file with an entry (name, generator, cost or bounds, words for the documents) and one line
-in list.inc; help texts, tests, tables and pictures ask the registry. So a string of the product that
-names one is a fault, unless ALLOWED says why it is there. A file with an entry that list.inc lacks,
-and a line without its entry, are faults, too.
+Each is one file with an entry (name, generator, cost or bounds, words for the documents) or with an
+optimizer's options, and one line in list.inc; help texts, tests, tables and pictures ask the registry.
+So a string of the product that names one is a fault, unless ALLOWED says why it is there. A file with
+an entry that list.inc lacks, and a line without its entry, are faults, too.
 """
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-REGISTRIES = ("trireme/comm/rounds/algorithms", "trireme/plan/schedule/generators")
+REGISTRIES = ("trireme/comm/rounds/algorithms", "trireme/plan/schedule/generators",
+              "trireme/kernel/optimizers")
 
 # (name of a file, name): why the product names it there.
 ALLOWED = {
@@ -27,6 +28,7 @@ ALLOWED = {
     ("training_plan.h", "1f1b"): "default",
     ("strategy.h", "1f1b"): "default",
     ("schema.cc", "1f1b"): "default",
+    ("optimizer_keys.cc", "adamw"): "default",
     ("bench_server.cc", "ring"): "default: sends the least a round",
     ("bench_server.cc", "halving_doubling"): "default: sends the least with few rounds",
     ("show.cc", "1f1b"): "example",
@@ -38,11 +40,14 @@ ALLOWED = {
 
 TOKEN = re.compile(r'//[^\n]*|^#include[^\n]*|"((?:[^"\\\n]|\\.)*)"|\'(?:[^\'\\\n]|\\.)\'', re.MULTILINE)
 ENTRY = re.compile(r"(\w+)_entry\(\) \{\s*return \{(.*?)\};\n", re.DOTALL)
+OPTIONS = re.compile(r'^TRIREME_OPTIMIZER\(.*? kName = "(\w+)"', re.DOTALL | re.MULTILINE)
+LINE = re.compile(r'^(?:TRIREME_\w+\((\w+)\)|#include ".*/(\w+)\.inc")$', re.MULTILINE)
 
 
 def entries(folder):
-    """{entry's function: (file, name)} of a registry's folder."""
-    found = {}
+    """{what its line names: (file, name)} of a registry's folder."""
+    found = {path.stem: (path, match[1]) for path in sorted(folder.glob("*.inc"))
+             if (match := OPTIONS.search(path.read_text()))}
     for path in sorted(folder.glob("*.cc")):
         for function, body in ENTRY.findall(path.read_text()):
             kind = re.search(r"OpKind::(\w+)", body)
@@ -56,9 +61,9 @@ def entries(folder):
 def check_list(folder):
     """Faults of list.inc: entries that it lacks, lines without an entry, lines written twice."""
     wanted = set(entries(folder))
-    lines = re.findall(r"^TRIREME_\w+\((\w+)\)$", (folder / "list.inc").read_text(), re.MULTILINE)
+    lines = [one or other for one, other in LINE.findall((folder / "list.inc").read_text())]
     faults = [f"{folder.name}/list.inc lacks {name}" for name in sorted(wanted - set(lines))]
-    faults += [f"{folder.name}/list.inc: no file defines {name}_entry()"
+    faults += [f"{folder.name}/list.inc: no file defines {name}_entry() or options {name}"
                for name in sorted(set(lines) - wanted)]
     faults += [f"{folder.name}/list.inc has {name} twice"
                for name in sorted({name for name in lines if lines.count(name) > 1})]

@@ -44,6 +44,17 @@ class CheckOnePlace(unittest.TestCase):
         self.assertIn("no file defines tree_entry()", self.check({}, lines=("ring", "zb_h1", "tree"))[0])
         self.assertIn("has ring twice", self.check({}, lines=("ring", "zb_h1", "ring"))[0])
 
+    def test_an_optimizers_file_is_included_by_the_list(self):
+        with tempfile.TemporaryDirectory() as folder:
+            home = pathlib.Path(folder)
+            for name in ("lion", "sgd"):
+                (home / f"{name}.inc").write_text(
+                    f'#ifdef A\nTRIREME_OPTIMIZER(One)\n#else\nstatic auto kName = "{name}";\n#endif\n')
+            (home / "list.inc").write_text('#include "trireme/all/sgd.inc"\n#include "trireme/all/sgd.inc"\n')
+            self.assertEqual(check_one_place.entries(home)["lion"], (home / "lion.inc", "lion"))
+            faults = check_one_place.check_list(home)
+            self.assertEqual([fault.split("/")[1] for fault in faults], ["list.inc lacks lion", "list.inc has sgd twice"])
+
 
 if __name__ == "__main__":
     unittest.main()

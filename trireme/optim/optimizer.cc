@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
 #include "trireme/base/check.h"
@@ -152,50 +151,42 @@ class ElementwiseOptimizer final : public SliceOptimizer {
   Options options_;
 };
 
+// Throws ConfigError for what the optimizer cannot train with.
+struct NumberCheck {
+  std::string_view optimizer;
+
+  void require(bool fits, const std::string& what, const char* advice) const {
+    if (!fits)
+      throw ConfigError(std::string(optimizer) + " cannot train with " + what,
+                        {.operation = "config", .advice = advice});
+  }
+  void number(const char* name, double value, bool fits, const char* advice) const {
+    require(fits, std::string(name) + " = " + number_text(value), advice);
+  }
+  void from_zero(const char* name, double value) const {
+    number(name, value, std::isfinite(value) && value >= 0, "Use a finite number from 0 on.");
+  }
+};
+
 template <class Options>
 void check_numbers_of(const Options& own) {
-  const auto require = [](bool fits, const std::string& what, const std::string& advice) {
-    if (fits) return;
-    throw ConfigError(std::string(Options::kName) + " cannot train with " + what,
-                      {.operation = "config", .advice = advice});
-  };
-  const auto from_zero = [&](const char* name, double number) {
-    require(std::isfinite(number) && number >= 0, std::string(name) + " = " + number_text(number),
-            "Use a finite number from 0 on.");
-  };
-  from_zero("learning_rate", own.learning_rate);
-  from_zero("weight_decay", own.weight_decay);
+  const NumberCheck check{Options::kName};
+  check.from_zero("learning_rate", own.learning_rate);
+  check.from_zero("weight_decay", own.weight_decay);
   for (const ParameterGroup& group : own.groups) {
-    from_zero("a group's rate_factor", group.rate_factor);
-    from_zero("a group's weight_decay", group.weight_decay.value_or(0));
+    check.from_zero("a group's rate_factor", group.rate_factor);
+    check.from_zero("a group's weight_decay", group.weight_decay.value_or(0));
   }
-  if constexpr (requires { own.epsilon; }) from_zero("epsilon", own.epsilon);
+  if constexpr (requires { own.epsilon; }) check.from_zero("epsilon", own.epsilon);
   if constexpr (requires { own.beta1; }) {
-    // A bias correction divides by 1 - beta^step; Lion has none.
-    constexpr bool kCorrects = !std::is_same_v<Options, Lion>;
+    // A bias correction divides by 1 - beta^step.
+    constexpr bool kCorrects = !requires { Options::kNoBiasCorrection; };
     for (const double beta : {own.beta1, own.beta2})
-      require(beta >= 0 && (kCorrects ? beta < 1 : beta <= 1), "a beta of " + number_text(beta),
-              kCorrects ? "Use betas from 0 to below 1." : "Use betas from 0 to 1.");
+      check.require(beta >= 0 && (kCorrects ? beta < 1 : beta <= 1),
+                    "a beta of " + number_text(beta),
+                    kCorrects ? "Use betas from 0 to below 1." : "Use betas from 0 to 1.");
   }
-  if constexpr (std::is_same_v<Options, Sgd>) {
-    from_zero("momentum", own.momentum);
-    require(std::isfinite(own.dampening), "dampening = " + number_text(own.dampening),
-            "Use a finite number.");
-    require(!own.nesterov || (own.momentum > 0 && own.dampening == 0),
-            "nesterov, which needs a momentum and no dampening", "Change one of the three.");
-  }
-  if constexpr (std::is_same_v<Options, Adafactor>) {
-    from_zero("smallest_scale", own.smallest_scale);
-    require(own.clip > 0, "clip = " + number_text(own.clip), "Use a number above 0.");
-    require(own.beta2_decay <= 0, "beta2_decay = " + number_text(own.beta2_decay),
-            "Use 0 or less, such as -0.8.");
-  }
-  if constexpr (std::is_same_v<Options, Ftrl>) {
-    from_zero("l1", own.l1);
-    require(own.initial_accumulator > 0,
-            "initial_accumulator = " + number_text(own.initial_accumulator),
-            "Use a number above 0, such as 0.1.");
-  }
+  if constexpr (requires { own.check(check); }) own.check(check);
 }
 
 // Calls visit(options) with default options of every optimizer.

@@ -115,13 +115,11 @@ TEST(Optimizer, StateIsNamedAndCutLikeTheSlices) {
 
 std::vector<OptimizerOptions> all_optimizers() {
   const std::vector<ParameterGroup> groups = {{.match = "w", .weight_decay = 0.2}};
-  return {AdamW{.groups = groups},
-          Sgd{.momentum = 0.9, .groups = groups},
-          Lamb{.learning_rate = 0.01, .groups = groups},
-          Adafactor{.groups = groups},
-          Lion{.learning_rate = 0.01, .groups = groups},
-          Adagrad{.groups = groups},
-          Ftrl{.groups = groups}};
+  std::vector<OptimizerOptions> all;
+  for (const std::string& name : optim::optimizer_names())
+    all.push_back(optim::optimizer_of(
+        name, {.learning_rate = 0.01, .weight_decay = 0.01, .momentum = 0.9, .groups = groups}));
+  return all;
 }
 
 // Rows that end inside a chunk, are longer than a chunk, and are shorter than a vector register.

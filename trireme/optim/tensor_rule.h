@@ -1,5 +1,5 @@
-// apply_by_lists(): runs an optimizer's rule (kernel/optimizers/rule.h) by LibTorch's operations, for
-// memory that no kernel of ours reaches.
+// apply_by_lists(): runs an optimizer's rule (kernel/optimizers/options.h) by LibTorch's operations,
+// for memory that no kernel of ours reaches.
 //
 // Each operation of the rule is one over lists of whole slices, which CUDA computes in few kernels. A
 // product and a sum are rounded one after the other, so that an element's bits do not depend on its

@@ -3,12 +3,27 @@
 #pragma once
 
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include "trireme/kernel/optimizers/apply.h"
 #include "trireme/kernel/optimizers/optimizers.h"
 
 namespace trireme::inline v0::testing {
+
+/// The rule of the third step of an optimizer with its default numbers; none if its step has sums.
+template <class Options>
+auto default_rule() {
+  if constexpr (requires(Options own) { own.rule(kernel::StepNumbers{}); })
+    return std::tuple(
+        Options{}.rule({.count = 3, .rate = 0.125, .weight_decay = 0.1, .scale = 0.3}));
+  else
+    return std::tuple<>();
+}
+template <class... Options>
+auto default_rules(const std::variant<Options...>*) {
+  return std::tuple_cat(default_rule<Options>()...);
+}
 
 /// In any order; each rule of kernel::AllRules at least once.
 inline auto update_rules() {
@@ -21,15 +36,13 @@ inline auto update_rules() {
                     .nesterov = true,
                     .first = false};
   const SgdRule plain{.scale = 0.3, .rate = 0.1};
-  return std::tuple(AdamWRule{.scale = 0.3, .decay = 0.999, .step_size = 0.01, .sqrt_bias2 = 0.5},
-                    sgd, plain, LionRule{.scale = 0.3, .decay = 0.99, .rate = 0.125},
-                    AdagradRule{.scale = 0.3, .weight_decay = 0.1, .rate = 0.1},
-                    FtrlRule{.scale = 0.3, .rate = 0.1, .threshold = 0.02, .ridge = 0.1},
-                    LambMoments{.scale = 0.3},
-                    LambDirection{.bias1 = 0.3, .sqrt_bias2 = 0.2, .weight_decay = 0.1},
-                    FactoredDirection{.scale = 0.3, .row = 0.7, .floor = 0.05},
-                    AverageSquares{.scale = 0.3, .blend = 0.25},
-                    Descend{.decay = 0.99, .rate = 0.1});
+  return std::tuple_cat(
+      default_rules(static_cast<const OptimizerOptions*>(nullptr)),
+      std::tuple(sgd, plain, FtrlRule{.scale = 0.3, .rate = 0.1, .threshold = 0.02, .ridge = 0.1},
+                 LambMoments{.scale = 0.3},
+                 LambDirection{.bias1 = 0.3, .sqrt_bias2 = 0.2, .weight_decay = 0.1},
+                 FactoredDirection{.scale = 0.3, .row = 0.7, .floor = 0.05},
+                 AverageSquares{.scale = 0.3, .blend = 0.25}, Descend{.decay = 0.99, .rate = 0.1}));
 }
 
 /// kernel::apply() of the rule to `arrays`, in the rule's order.

@@ -1,6 +1,6 @@
-// An optimizer's rule (kernel/optimizers/rule.h) over many slices of parameters at once: the code
-// of the GPU's kernels trireme_update_f32 and trireme_update_f64 (kernels.cu). Elements have the
-// bits of the CPU's kernels (element_math.h).
+// An optimizer's rule (kernel/optimizers/options.h) over many slices of parameters at once: the
+// code of the GPU's kernels trireme_update_f32 and trireme_update_f64 (kernels.cu). Elements have
+// the bits of the CPU's kernels (element_math.h).
 #pragma once
 
 #include <cstdint>

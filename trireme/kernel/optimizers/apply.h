@@ -1,4 +1,4 @@
-// apply(): runs a rule (rule.h) over raw memory, with the vectors of isa() for fp32.
+// apply(): runs a rule (options.h) over raw memory, with the vectors of isa() for fp32.
 //
 // Tails run the masked form of the same vector code. Pointers need no alignment. Stateless, thread
 // safe; ranges may not overlap unless they are equal.

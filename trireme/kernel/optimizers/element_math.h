@@ -1,5 +1,5 @@
-// The arithmetic of a rule (rule.h) for one element: fp64 on the CPU, both types on GPUs. fp32 has
-// the bits of the CPU's vectors with fused multiply-add (except the sign of NaN).
+// The arithmetic of a rule (options.h) for one element: fp64 on the CPU, both types on GPUs. fp32
+// has the bits of the CPU's vectors with fused multiply-add (except the sign of NaN).
 #pragma once
 
 #include <cmath>
