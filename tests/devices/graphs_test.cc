@@ -11,6 +11,7 @@
 #include "tests/devices/emulated_kernels.h"
 #include "trireme/base/error.h"
 #include "trireme/models/module_block.h"
+#include "trireme/pipeline/pass_graphs.h"
 #include "trireme/tensor/devices/device.h"
 #include "trireme/tensor/devices/device_graph.h"
 #include "trireme/testing/emulated_device/test_device.h"
@@ -154,6 +155,20 @@ TEST_F(Graphs, APassThatWaitsForTheDeviceIsRefused) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("cannot be recorded as a graph"),
                                     HasSubstr("the host waits for"), HasSubstr("train.graphs")));
   }
+}
+
+// It has its own exit code and advice, also while a pass is recorded.
+TEST_F(Graphs, WantOfMemoryIsNotBlamedOnTheModel) {
+  const at::Device device("emulated:0");
+  const tensor::RecordableStream stream(device);
+  parallel::PassGraphs graphs(device);
+  const MicroBatch micro{.fields = {{"features", at::ones({4}, device)}}};
+  const auto passes = [&](const MicroBatch& held) -> parallel::PassGraphs::Result {
+    return {.loss = held.field("features").sum(),
+            .gradients = {{0, at::empty({std::int64_t{1} << 31}, device)}}};
+  };
+  EXPECT_EQ(graphs.run(micro, 0, 1, passes), nullptr) << "the first one runs as usual";
+  EXPECT_THROW(graphs.run(micro, 1, 1, passes), c10::OutOfMemoryError);
 }
 
 TEST_F(Graphs, ABlockThatDrawsFromLibTorchsGeneratorIsNamed) {
