@@ -6,7 +6,7 @@ import re
 STEPS = 3  # in a profile
 ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 # The first that matches a kernel's name counts.
-CLASSES = {"attention": r"flash|fmha|attention|attn",
+CLASSES = {"attention": r"flash|fmha|sdpa|attention|attn",
            "collectives and folds": r"nccl|fold",
            "copies": r"memcpy|memset|copy|catarray",
            "products": r"gemm|gemv|nvjet|cutlass|cublas|xmma|splitk|linear",

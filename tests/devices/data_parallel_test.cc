@@ -1,6 +1,7 @@
 // A loop of one's own, whose module and torch optimizer are on a device.
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
+#include <c10/core/AutogradState.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "trireme/kernel/assignment.h"
+#include "trireme/layers/sync_batch_norm.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/sync/strategy_context.h"
@@ -114,6 +116,37 @@ TEST(DataParallelOnDevice, TakesTheFastestFormsWhereTheJobIsNotReproducible) {
 }
 
 // Dropout of torch::nn draws from the device's generator, in the second run as in the first.
+// Output, the input's gradient and the running statistics of two steps.
+std::vector<at::Tensor> sync_batch_norm(comm::Communicator& world, at::Device device) {
+  const tensor::LibTorchOnCpu as_devices;
+  SyncBatchNorm norm(world, 3);  // made before its tensors go to the device, as in a module
+  norm.to(device);
+  std::vector<at::Tensor> results;
+  for (int step = 0; step < 2; ++step) {
+    at::Tensor x = at::empty({4, 3, 5}, at::kFloat);
+    tensor::fill_normal(x, 7, std::to_string(world.rank()) + "/" + std::to_string(step), 1, 2);
+    x = x.to(device).requires_grad_(true);
+    const at::Tensor y = norm.forward(x);
+    y.square().mul(y).sum().backward();
+    for (const at::Tensor& one : {y, x.grad()}) results.push_back(one.detach().to(at::kCPU));
+  }
+  for (const auto& buffer : norm.buffers()) results.push_back(buffer.to(at::kCPU));
+  results.push_back(norm.weight.grad().to(at::kCPU));
+  return results;
+}
+
+TEST(DataParallelOnDevice, BatchNormOfAllRanksIsTheCpus) {
+  testing::register_emulated_device({.devices = 4});
+  testing::run_ranks(3, [](testing::RankContext& rank) {
+    // LibTorch's thread of a device would run the ranks' backward passes one after the other.
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+    const at::Device device = tensor::at_device({DeviceKind::Other, rank.rank});
+    const auto wanted = sync_batch_norm(*rank.world, at::kCPU);
+    const auto got = sync_batch_norm(*rank.world, device);
+    for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(got[i].equal(wanted[i])) << i;
+  });
+}
+
 TEST(DataParallelOnDevice, RecomputationChangesNoBit) {
   testing::register_emulated_device({.devices = 4});
   const std::string kept = train(1, "plain", true);

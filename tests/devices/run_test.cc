@@ -9,14 +9,21 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/cli/checkpoints.h"
 #include "trireme/cli/cluster.h"
 #include "trireme/format/safetensors.h"
+#include "trireme/job/job.h"
+#include "trireme/net/alone_transport.h"
+#include "trireme/strategy/strategy.h"
 #include "trireme/tensor/flat_math.h"
 #include "trireme/testing/emulated_device/emulated_device.h"
 #include "trireme/train/config/schema.h"
 #include "trireme/train/device.h"
+#include "trireme/train/evaluation/forward_model.h"
+#include "trireme/train/evaluation/generate.h"
+#include "trireme/train/run/run_data.h"
 #include "trireme/train/run/run_folder.h"
 #include "trireme/train/training_process.h"
 
@@ -112,6 +119,32 @@ TEST_F(DeviceRun, AModelCutInFourGoesOnAsOneOnTheCpu) {
   const std::vector<std::string> cut{"parallel.pipeline=2", "parallel.tensor=2"};
   train("cut", "emulated", 4, 2, cut);
   EXPECT_EQ(train("cut", "emulated", 4, 4, cut), train("cut-cpu", "cpu", 4, 4, cut));
+}
+
+// As `trireme eval` and `trireme generate` do.
+TEST_F(DeviceRun, ATrainedModelIsEvaluatedAndWritesThere) {
+  for (const std::string offload : {std::string(), folder_}) {
+    const std::string name = "written" + std::to_string(offload.size());
+    train(name, "cpu", 1, 2,
+          offload.empty() ? std::vector<std::string>() : std::vector{"memory.offload=" + offload});
+    const train::RunFolder folder(folder_ + "/" + name);
+    const train::Settings settings(train::read_config(folder.config()));
+    const auto found = [&](Device device) {
+      const tensor::LibTorchOnCpu as_devices;
+      Job job(std::make_shared<net::AloneTransport>(RealWaiter::make()), {}, nullptr);
+      Strategy strategy(job, settings.model.blocks,
+                        train::forward_options(settings.strategy, device), settings.optimizer);
+      EXPECT_EQ(train::load_newest(job, strategy, folder.checkpoint()), 2);
+      const train::RunData data(settings, {.folder = folder.path()});
+      const auto batches = train::held_out_batches(job, settings, *data.validation, 5);
+      const auto result = train::evaluate(strategy, settings.model, batches);
+      return std::pair(result->loss,
+                       train::generate(strategy, settings.model.context, "line ", {.bytes = 20}));
+    };
+    testing::reset_emulated_stats();
+    EXPECT_EQ(found({DeviceKind::Other, 0}), found({}));
+    EXPECT_GT(testing::emulated_stats().operations, 0u);
+  }
 }
 
 TEST_F(DeviceRun, WantOfMemorySaysWhatWasPlanned) {

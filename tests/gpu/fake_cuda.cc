@@ -153,6 +153,7 @@ int cuEventQuery(void* event) {
 int cuMemAlloc_v2(CudaAddress* address, std::size_t bytes) {
   const auto lock = locked();
   auto* const block = static_cast<std::byte*>(std::malloc(bytes));
+  if (block == nullptr) return 2;  // CUDA_ERROR_OUT_OF_MEMORY
   std::memset(block, 0xa5, bytes);
   FakeState::get().memory[block] = bytes;
   *address = reinterpret_cast<CudaAddress>(block);

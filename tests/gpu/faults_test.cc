@@ -43,6 +43,18 @@ TEST(GpuFaults, CallsThatDifferAreRefusedBeforeTheGpuSeesThem) {
   });
 }
 
+TEST(GpuFaults, WantOfMemoryHasTheExitCodeOfLibTorchs) {
+  run_gpus(1, [](GpuRank& rank) {
+    try {
+      rank.gpu->allocate(std::size_t{1} << 60);
+      ADD_FAILURE() << "it was there";
+    } catch (const ResourceError& error) {
+      EXPECT_EQ(error.code(), ExitCode::NoDeviceMemory);
+      EXPECT_THAT(error.what(), HasSubstr("a smaller batch"));
+    }
+  });
+}
+
 TEST(GpuFaults, GpuAndCpuMemoryInOneCallAreRefused) {
   run_gpus(2, [](GpuRank& rank) {
     const OnGpu gpu = some(rank, 100);

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"
 #include "trireme/job/job.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/devices/device.h"
 #include "trireme/tensor/functions/second_derivative.h"
 
 namespace trireme::inline v0 {
@@ -62,10 +64,9 @@ Statistics statistics_of(comm::Communicator& group, const at::Tensor& x) {
   const at::Tensor wide = x.to(at::kDouble);
   const auto dims = other_dims(x);
   const double own = static_cast<double>(x.numel() / x.size(1));
-  const auto sums = summed(
-      group,
-      {wide.sum(dims), wide.square().sum(dims), at::full({1}, own, at::TensorOptions(at::kDouble))},
-      "sync batch norm");
+  const auto sums =
+      summed(group, {wide.sum(dims), wide.square().sum(dims), at::full({1}, own, wide.options())},
+             "sync batch norm");
   Statistics result{.count = sums[2].item<double>()};
   result.mean = sums[0] / result.count;
   result.variance = (sums[1] / result.count - result.mean.square()).clamp_min(0);
@@ -145,6 +146,8 @@ at::Tensor SyncBatchNorm::forward(const at::Tensor& x) {
   if (!is_training())
     return at::batch_norm(x, in_type(weight), in_type(bias), in_type(running_mean),
                           in_type(running_var), false, 0, options_.epsilon, false);
+  if (!x.is_cpu() && !std::exchange(reaches_devices_, true))
+    group_->stage_through(tensor::make_device_copies());
   Statistics statistics;
   {
     const c10::AutoGradMode no_grad(false);

@@ -6,8 +6,8 @@
 // Forward and backward are collective, on a separate group. Every rank must run them equally often,
 // with at least one sample; at the deadline an error names a rank that has not. The result depends
 // on the number of ranks: docs/numerics.md does not promise equal bits for it. Losses are summed
-// over ranks: with micro-batches of unequal size use DataParallel::backward(sum, count). CPU; not
-// thread safe.
+// over ranks: with micro-batches of unequal size use DataParallel::backward(sum, count). Not thread
+// safe. On a device the host waits for it in every forward pass.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -45,6 +45,7 @@ class SyncBatchNorm : public torch::nn::Module {
  private:
   SyncBatchNormOptions options_;
   std::shared_ptr<comm::Communicator> group_;
+  bool reaches_devices_ = false;
 };
 
 }  // namespace trireme::inline v0

@@ -48,6 +48,8 @@ void PassGraphs::record(Form& form, const MicroBatch& micro, const Passes& passe
   try {
     form.graph = std::make_unique<tensor::DeviceGraph>(
         device_, [&] { form.result = passes(form.input); }, beside);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
   } catch (const c10::Error& error) {
     const std::string why = error.what_without_backtrace();
     throw ConfigError(

@@ -340,13 +340,6 @@ void check_shape(const StrategyOptions& options, const ModelShape& shape, std::i
     check_expert_share(shape.experts, options.expert);
     check_expert_sequences(micro, options.expert);
   }
-  if (options.graphs && shape.batch_norms) refuse_recorded_batch_norms(-1);
-}
-
-void refuse_recorded_batch_norms(int rank) {
-  throw ConfigError(
-      "train.graphs = true cannot be combined with batch norms, whose statistics the host reads",
-      {.rank = rank, .operation = "strategy", .advice = "Leave train.graphs out."});
 }
 
 void refuse_uncut_model(int tensor_ranks, int rank) {

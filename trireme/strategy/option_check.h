@@ -62,7 +62,6 @@ struct ModelShape {
   std::int64_t vocabulary = 0;  // rows of the token table; 0: none
   std::int64_t positions = 0;   // of a sequence that ranks can cut; 0: none
   int experts = 0;              // of each mixture; 0: none
-  bool batch_norms = false;     // with running statistics
 };
 
 /// Checks `shape` for the layout of `options`, with micro-batches of `micro` samples.
@@ -71,6 +70,5 @@ void check_shape(const StrategyOptions& options, const ModelShape& shape, std::i
 /// The same refusals, for a Strategy when it has built the model. `rank`: for messages; -1: none.
 [[noreturn]] void refuse_uncut_model(int tensor_ranks, int rank);
 [[noreturn]] void refuse_model_without_experts(int expert_ranks, int rank);
-[[noreturn]] void refuse_recorded_batch_norms(int rank);
 
 }  // namespace trireme::inline v0::parallel

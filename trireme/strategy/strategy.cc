@@ -177,8 +177,6 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
                        env.servers.elastic &&
                        (plan.sharded() || grid.pipeline != nullptr || grid.layer != nullptr),
                    .clip = options.clip}) {
-  if (options.graphs && !parts.whole().statistics.empty())
-    parallel::refuse_recorded_batch_norms(env.rank());
   env.assign(places);
   if (parallel::parse_shares(options.shares).automatic) shares.emplace();
   if (options.offload == memory::kOnHost) optimizer->keep_state_on_host();

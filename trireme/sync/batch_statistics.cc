@@ -11,6 +11,7 @@
 
 #include "trireme/models/module_block.h"
 #include "trireme/placement/stage.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -64,12 +65,6 @@ std::unique_ptr<Norm> any_norm_of(const std::shared_ptr<torch::nn::Module>& modu
 
 }  // namespace
 
-bool BatchStatistics::any_in(const std::shared_ptr<torch::nn::Module>& module) {
-  const auto inner = module->modules(/*include_self=*/true);
-  return std::any_of(inner.begin(), inner.end(),
-                     [](const auto& one) { return any_norm_of<Norm>(one) != nullptr; });
-}
-
 void BatchStatistics::add(const std::shared_ptr<torch::nn::Module>& module) {
   for (const auto& norm : norms_)
     if (norm->keep == module) return;  // blocks may share it
@@ -120,19 +115,23 @@ std::vector<double> BatchStatistics::take() {
   const c10::AutoGradMode no_grad(false);
   std::vector<double> pairs = std::exchange(held_, {});
   pairs.resize(width_);  // zeros: did not run
+  std::vector<at::Tensor> buffers;
+  for (const auto& norm : norms_)
+    for (const at::Tensor& buffer : {norm->count, norm->mean, norm->variance})
+      buffers.push_back(buffer.to(at::kDouble));  // exact
+  // All at once, since a device is waited for with each read.
+  const std::vector<double> values = tensor::numbers_on_host(buffers);
   double* at = pairs.data();
+  const double* value = values.data();
   for (const auto& norm : norms_) {
-    const bool ran = norm->count.item<std::int64_t>() != norm->seen;
-    if (ran) *at = 1;
-    ++at;
-    for (const at::Tensor& tensor : {norm->mean, norm->variance}) {
-      if (ran) {
-        const at::Tensor values = tensor.to(at::kCPU, at::kDouble).contiguous();  // exact
-        std::copy_n(values.const_data_ptr<double>(), norm->features(), at);
-      }
-      at += norm->features();
+    const std::size_t numbers = 2 * norm->features();
+    if (static_cast<std::int64_t>(*value) != norm->seen) {
+      *at = 1;
+      std::copy_n(value + 1, numbers, at + 1);
+      norm->restore();
     }
-    if (ran) norm->restore();
+    at += 1 + numbers;
+    value += 1 + numbers;
   }
   return pairs;
 }

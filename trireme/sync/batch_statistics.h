@@ -34,8 +34,6 @@ class BatchStatistics {
   ~BatchStatistics();  // restores the modules' momentum
   BatchStatistics(BatchStatistics&&) = delete;
 
-  /// Whether `module` is, or contains, a batch norm with running statistics.
-  static bool any_in(const std::shared_ptr<torch::nn::Module>& module);
   bool empty() const noexcept { return norms_.empty(); }
   /// Whether `buffer` belongs to one of these batch norms.
   bool covers(const at::Tensor& buffer) const;

@@ -25,6 +25,8 @@ constexpr const char* kDriverVersion = "/sys/module/nvidia/version";
 constexpr const char* kCudaBuild = "`make build TORCH=cuda` gets LibTorch's CUDA build";
 constexpr std::array<std::string_view, 3> kDeviceKinds{"cuda", "xpu", "hpu"};
 constexpr const char* kWithoutFp64 = "mps";  // Apple's GPUs
+constexpr const char* kLookAtDriver =
+    "Look at the driver (nvidia-smi); train.device = \"cpu\" trains without.";
 constexpr const char* kLacksFp64 = "a step sums in fp64, which it does not have";
 
 [[noreturn]] void refuse_device(const std::string& kind, const std::string& what,
@@ -41,6 +43,16 @@ std::string counted_devices(const Devices& devices, int count) {
 std::string first_line(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
   return text.substr(0, text.find('\n'));
+}
+
+// Why LibTorch cannot allocate on `device`: no driver, or one that is too old; "" if it can.
+std::string why_unusable(at::Device device) {
+  try {
+    at::zeros({1}, device);
+    return "";
+  } catch (const c10::Error& error) {
+    return first_line(error);
+  }
 }
 
 // NVIDIA's GPUs by index, also where a container lacks the driver's folder; none without driver.
@@ -109,7 +121,10 @@ Devices devices_here() {
   if (gpus == 0 && accelerator)
     gpus = at::accelerator::deviceCount();  // a container without the folder
   if (!accelerator && gpus == 0) return {};
-  return {.kind = "cuda", .count = gpus, .in_build = accelerator.has_value()};
+  return {.kind = "cuda",
+          .count = gpus,
+          .in_build = accelerator.has_value(),
+          .why_none = gpus == 0 ? why_unusable(at::kCUDA) : ""};
 }
 
 DeviceChoice choose_device(const std::string& wanted, const Devices& devices, int ranks,
@@ -120,6 +135,8 @@ DeviceChoice choose_device(const std::string& wanted, const Devices& devices, in
   if (wanted != "auto") {
     check_kind(wanted, devices);
     if (enough) return {wanted, ""};
+    if (devices.count == 0 && !devices.why_none.empty())
+      refuse_device(wanted, devices.why_none, kLookAtDriver);
     const std::string each = counted(ranks_per_device, "rank");
     refuse_device(
         wanted,
@@ -149,9 +166,9 @@ DeviceChoice choose_device(const std::string& wanted, const Devices& devices, in
 std::string describe_auto(const Devices& devices) {
   if (devices.count == 0 && devices.kind == "cpu") return "cpu: there is no device";
   if (devices.count == 0)
-    return "cpu: this LibTorch computes on " + devices.kind +
-           ", and sees no device (look at the driver, for instance nvidia-smi, and at "
-           "CUDA_VISIBLE_DEVICES)";
+    return "cpu: this LibTorch computes on " + devices.kind + ", and sees no device (" +
+           (devices.why_none.empty() ? "" : devices.why_none + "; ") +
+           "look at the driver, for instance nvidia-smi, and at CUDA_VISIBLE_DEVICES)";
   const DeviceChoice choice = choose_device("auto", devices, devices.count, 1);
   if (choice.kind == "cpu") return "cpu: " + choice.note;
   return choice.kind + " for up to " + counted(devices.count, "rank") +
@@ -209,19 +226,18 @@ Device take_device(const std::string& kind, int local_rank, int ranks_per_device
   const std::string name = kind + ":" + std::to_string(index);
   try {
     const int count = at::accelerator::deviceCount();
-    if (index >= count)
+    if (count > 0 && index >= count)
       refuse_device(kind,
                     "local rank " + std::to_string(local_rank) + " is to take " + name +
                         ", and this process may use " + std::to_string(count),
                     "Start fewer ranks on this host, set train.ranks_per_device, or look at "
                     "CUDA_VISIBLE_DEVICES and the driver.");
     const at::Device device(name);
-    at::accelerator::setDeviceIndex(device.index());
     at::zeros({1}, device);  // a driver that is missing or too old says so here
+    at::accelerator::setDeviceIndex(device.index());
     return tensor::device_of(device);
   } catch (const c10::Error& error) {
-    refuse_device(kind, name + " cannot be used: " + first_line(error),
-                  "Look at the driver (nvidia-smi); train.device = \"cpu\" trains without.");
+    refuse_device(kind, name + " cannot be used: " + first_line(error), kLookAtDriver);
   }
 }
 

@@ -17,6 +17,7 @@ struct Devices {
   std::string kind = "cpu";  // as LibTorch names it: cuda, xpu, hpu, ...
   int count = 0;             // that this process may use
   bool in_build = true;      // this LibTorch computes on them
+  std::string why_none;      // in LibTorch's words: "Found no NVIDIA driver on your system ..."
 };
 /// The devices that this LibTorch computes on, else NVIDIA's, else none.
 Devices devices_here();

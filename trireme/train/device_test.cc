@@ -61,6 +61,22 @@ TEST(Device, MoreRanksThanDevicesAreRefusedWithTheArithmetic) {
                     HasSubstr("--ranks 6 or fewer")));
 }
 
+// A driver that is missing, or too old for this LibTorch.
+TEST(Device, WhyThereIsNoneIsSaid) {
+  const Devices none{.kind = "cuda", .count = 0, .why_none = "The NVIDIA driver is too old"};
+  EXPECT_THAT(refusal("cuda", none, 1),
+              AllOf(HasSubstr("\"cuda\": The NVIDIA driver is too old"), HasSubstr("nvidia-smi")));
+  EXPECT_THAT(describe_auto(none), AllOf(HasSubstr("(The NVIDIA driver is too old; look at"),
+                                         HasSubstr("CUDA_VISIBLE_DEVICES")));
+  EXPECT_EQ(choose_device("auto", none, 1, 1).kind, "cpu");
+  try {
+    take_device("cuda", 0, 1);  // which this LibTorch does not compute on
+    ADD_FAILURE() << "it was taken";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("cuda:0 cannot be used: "));
+  }
+}
+
 TEST(Device, AutoTakesDevicesForEveryRankAndElseSaysWhatLiesIdle) {
   const auto chosen = [](const Devices& devices, int ranks, const char* wanted = "auto") {
     const DeviceChoice choice = choose_device(wanted, devices, ranks, 1);

@@ -16,7 +16,7 @@ namespace trireme::inline v0::cli {
 namespace {
 
 struct EvalOptions {
-  std::string run, data;
+  std::string run, data, device = "auto";
   std::int64_t samples = 0;
   bool json = false, follow = false;
 };
@@ -45,13 +45,16 @@ int follow(const EvalOptions& options, const Program& program) {
   if (!options.data.empty() || options.samples > 0)
     refuse("eval", std::string(options.data.empty() ? "--samples" : "--data") + " with --follow",
            "Leave it out: the run's evaluations are to be comparable.");
+  if (options.device != "auto")
+    refuse("eval", "--device cannot be combined with --follow",
+           "Leave it out: evaluations beside a training run on the CPU.");
   rendezvous::ignore_launchers();  // one process suffices
   return train::follow_run(program.argc(), program.argv(), options.run, options.json);
 }
 
 int eval_command(const EvalOptions& options, const Program& program) {
   if (options.follow) return follow(options, program);
-  TrainedModel model(program.argc(), program.argv(), options.run);
+  TrainedModel model(program.argc(), program.argv(), options.run, options.device);
   const train::Settings& settings = model.settings;
   const std::string path = options.data.empty() ? settings.data_path : options.data;
   const train::DataSource& data = *settings.model.data;
@@ -80,6 +83,7 @@ void declare_eval(Command& command) {
       .option("--samples,--sequences", options.samples,
               "How many, spread evenly (default: train.validate_sequences)")
       .at_least(1);
+  command.option("--device", options.device, kDeviceOption).filled();
   command.flag("--follow", options.follow,
                "While the run trains: evaluate each checkpoint as it comes, and keep the best in "
                "RUN/best");

@@ -12,13 +12,13 @@ namespace trireme::inline v0::cli {
 namespace {
 
 struct GenerateCommandOptions {
-  std::string run, prompt;
+  std::string run, prompt, device = "auto";
   train::GenerateOptions generate;
   bool json = false;
 };
 
 int generate_command(const GenerateCommandOptions& options, const Program& program) {
-  TrainedModel model(program.argc(), program.argv(), options.run);
+  TrainedModel model(program.argc(), program.argv(), options.run, options.device);
   const std::int64_t context = model.settings.model.context;
   if (context == 0) {
     refuse("generate",
@@ -59,6 +59,7 @@ void declare_generate(Command& command) {
   command.option("--temperature", generate.temperature, "0 = the likeliest byte").at_least(0);
   command.option("--top-k", generate.top_k, "Only the k likeliest bytes; 0 = all").at_least(0);
   command.option("--seed", generate.seed, "The same seed, the same text");
+  command.option("--device", options.device, kDeviceOption).filled();
   command.flag("--json", options.json, "One JSON line with the text");
   command.run([&] { return generate_command(options, command.program()); });
 }

@@ -2,6 +2,7 @@
 
 #include "trireme/cli/refuse.h"
 #include "trireme/rendezvous/launchers/environment.h"
+#include "trireme/train/device.h"
 #include "trireme/train/evaluation/forward_model.h"
 #include "trireme/train/run/run_folder.h"
 #include "trireme/train/training_process.h"
@@ -24,13 +25,17 @@ int set_up(const train::Settings& settings, int argc) {
   return argc;
 }
 
+Device take(const std::string& device) {
+  return train::take_device(train::choose_device(device, train::devices_here(), 1, 1).kind, 0, 1);
+}
+
 }  // namespace
 
-TrainedModel::TrainedModel(int argc, char** argv, const std::string& run)
+TrainedModel::TrainedModel(int argc, char** argv, const std::string& run, const std::string& device)
     : config(config_of(run)),
       settings(config),
       job(set_up(settings, argc), argv),
-      strategy(job, settings.model.blocks, train::forward_options(settings.strategy),
+      strategy(job, settings.model.blocks, train::forward_options(settings.strategy, take(device)),
                settings.optimizer) {
   steps_done = train::load_newest(job, strategy, train::RunFolder::existing(run).checkpoint());
 }

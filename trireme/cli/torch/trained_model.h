@@ -10,10 +10,13 @@
 
 namespace trireme::inline v0::cli {
 
+constexpr const char* kDeviceOption = "Where to compute: cpu, cuda, ...; auto: as in training";
+
 struct TrainedModel {
-  /// `run`: the folder that `train` printed. Throws ConfigError if it is not a run's folder or has
-  /// no checkpoint, and CheckpointError if the checkpoint is damaged.
-  TrainedModel(int argc, char** argv, const std::string& run);
+  /// `run`: the folder that `train` printed; `device`: as train.device. Throws ConfigError if the
+  /// folder is not a run's or has no checkpoint, or if the device cannot be used, and
+  /// CheckpointError if the checkpoint is damaged.
+  TrainedModel(int argc, char** argv, const std::string& run, const std::string& device);
   const config::Config config;
   const train::Settings settings;
   Job job;

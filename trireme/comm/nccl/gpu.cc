@@ -51,12 +51,13 @@ std::string Gpu::text_of(int result) const {
 
 void Gpu::require(int result, std::string_view call) const {
   if (result == kCudaSuccess) return;
-  throw ResourceError("GPU " + std::to_string(index_) + ": " + text_of(result),
+  const bool full = result == kCudaOutOfMemory;
+  throw ResourceError(full ? ExitCode::NoDeviceMemory : ExitCode::Resource,
+                      "GPU " + std::to_string(index_) + ": " + text_of(result),
                       {.operation = std::string(call),
-                       .advice = result == kCudaOutOfMemory
-                                     ? "Use a smaller batch or smaller buckets."
-                                     : "Look for Xid lines in `dmesg`. An error of one of your "
-                                       "own kernels is reported here, too."});
+                       .advice = full ? "Use a smaller batch or smaller buckets."
+                                      : "Look for Xid lines in `dmesg`. An error of one of your "
+                                        "own kernels is reported here, too."});
 }
 
 void* Gpu::make_stream() {

@@ -6,7 +6,9 @@
 
 namespace trireme::inline v0::train {
 
-StrategyOptions forward_options(StrategyOptions options) {
+StrategyOptions forward_options(StrategyOptions options, Device device) {
+  const bool on_cpu = device.kind == DeviceKind::Cpu;
+  options.device = device;
   options.sync = "plain";
   options.pipeline = options.expert = options.context = options.tensor = 1;
   options.data = options.shard = options.chunks = 0;
@@ -15,7 +17,7 @@ StrategyOptions forward_options(StrategyOptions options) {
   options.server = {};
   options.recompute = "none";
   options.offload_activations.clear();
-  if (options.offload == memory::kOnHost) options.offload.clear();
+  if (on_cpu == (options.offload == memory::kOnHost)) options.offload.clear();
   return options;
 }
 

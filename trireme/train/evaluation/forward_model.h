@@ -11,9 +11,9 @@
 
 namespace trireme::inline v0::train {
 
-/// The run's options for forward passes of one process on the CPU, with the whole model and without
-/// recomputation and servers. Optimizer state stays in its mapped file.
-StrategyOptions forward_options(StrategyOptions options);
+/// The run's options for forward passes of one process on `device`, with the whole model and without
+/// recomputation and servers. Optimizer state stays in its mapped file, or in the host's memory.
+StrategyOptions forward_options(StrategyOptions options, Device device = {});
 /// Loads the newest checkpoint of a folder, and uses its averaged weights if it has some. Returns
 /// its step; 0: there is none. CheckpointError if it is damaged.
 long load_newest(Job& job, Strategy& strategy, const std::string& checkpoints);

@@ -62,7 +62,7 @@ TrainingModel make_resnet_model(const config::Config& config) {
                                     .temporaries = 0.6,  // measured (docs/design/007)
                                     .flops = models::training_flops(resnet, images),
                                     .kernels = models::kernels(resnet, images),
-                                    .shape = parallel::ModelShape{.batch_norms = true}};
+                                    .shape = parallel::ModelShape{}};
               },
           .names = models::make_resnet(small)};
 }

@@ -15,9 +15,7 @@
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/models/experts.h"
 #include "trireme/models/layer_factory.h"
-#include "trireme/models/module_block.h"
 #include "trireme/strategy/strategy.h"
-#include "trireme/sync/batch_statistics.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme::inline v0::train {
@@ -185,8 +183,6 @@ ModelFigures measure_size(const models::Blocks& model, const MicroBatch& micro, 
     const std::shared_ptr<models::Block> built = spec.make();
     built->train(true);
     count.add(spec.name, built);
-    if (const auto module = models::module_of(built))
-      shape.batch_norms |= parallel::BatchStatistics::any_in(module);
     std::vector<models::Value> inputs;
     for (const std::string& name : spec.reads) inputs.push_back(values.at(name));
     const std::int64_t held = live->now();

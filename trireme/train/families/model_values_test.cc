@@ -185,15 +185,6 @@ TEST(ModelSize, NamesWhatCannotBe) {
   EXPECT_EQ(train::measure_size(blocks, zeros(2, 8), sum).parameters, 8);
 }
 
-TEST(ModelSize, SaysWhetherItHasBatchNorms) {
-  const Loss sum = [](const auto& output, const MicroBatch&) { return output.at(0).sum(); };
-  v0::models::Blocks blocks;
-  blocks.add("a", [] { return torch::nn::Embedding(4, 2); });
-  EXPECT_FALSE(train::measure_size(blocks, zeros(2, 8), sum).shape->batch_norms);
-  blocks.add("b", [] { return torch::nn::BatchNorm1d(8); });
-  EXPECT_TRUE(train::measure_size(blocks, zeros(2, 8), sum).shape->batch_norms);
-}
-
 // Whoever looks for batch norms and embeddings asks the block for its module.
 TEST(ModulePrecision, ModulesStayVisible) {
   v0::models::Blocks blocks;
