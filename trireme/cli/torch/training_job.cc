@@ -220,6 +220,8 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   }
   plan::TrainingPlan plan = planned(settings, corpus, name, options);
   plan.job.evaluator = options.evaluators > 0;
+  if (options.server_hosts > 0)
+    plan.job.servers_here = (plan.job.servers + options.server_hosts - 1) / options.server_hosts;
   if (settings.memory_limit != train::kNoMemoryLimit) {
     const MemoryLeft left = memory_of_host();
     plan.job.host_memory = left.bytes;
