@@ -212,6 +212,8 @@ TEST_F(Servers, TheDeathOfOneEndsTheJobAndIsNamed) {
     const CommandResult result = running.wait(20);
     EXPECT_EQ(result.code, 128 + SIGKILL) << result.out << result.err;
     EXPECT_THAT(result.err, HasSubstr(name));
+    EXPECT_THAT(result.err,
+                HasSubstr("trireme: there is no checkpoint to go back to; the job ends."));
     EXPECT_EQ(result.left_behind, 0);
   }
 }

@@ -227,6 +227,7 @@ std::optional<int> follow_launcher(TrainOptions& options,
   options.job.ranks = launcher.roles().workers;
   options.job.ranks_here = launcher.local_size;
   options.job.server_hosts = 0;
+  options.job.starter = launcher.launcher;
   if (launcher.servers > 0) options.job.servers = launcher.servers;
   if (launcher.role == Role::Evaluator)
     return evaluate_under_launcher(program.argc(), program.argv(), options.out);
@@ -259,6 +260,7 @@ std::optional<int> follow_coordinator(TrainOptions& options,
   options.job.ranks = coordinated.size;
   options.job.ranks_here = coordinated.local_size;
   options.job.server_hosts = 0;
+  options.job.starter = coordinated.launcher;
   if (coordinated.servers > 0) options.job.servers = coordinated.servers;
   options.resume = "auto";
   // elastic.* may be unset here: the coordinator has the values.
