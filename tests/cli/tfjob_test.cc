@@ -140,7 +140,7 @@ TEST_F(TFJob, WhatContradictsItIsRefused) {
   EXPECT_THAT(refusal({"worker"}, {"--servers", "2"}),
               HasSubstr("--servers 2, but TFJob started 1"));
   EXPECT_THAT(refusal({"worker"}, {"--set", "parallel.sync=zero1"}),
-              HasSubstr("parallel.sync = \"zero1\""));
+              HasSubstr("TFJob started 1 server, but parallel.sync = \"zero1\""));
   EXPECT_THAT(refusal({"worker"}, {"--set", "parallel.sync=server"}, 0),
               HasSubstr("takes 1 server, but TFJob started 0"));
   EXPECT_THAT(refusal({"evaluator"}, {}), HasSubstr("does not know the run's folder"));

@@ -7,6 +7,8 @@
 #include "trireme/base/error.h"
 #include "trireme/job/job_impl.h"
 #include "trireme/job/stop_signal.h"
+#include "trireme/observe/machine.h"
+#include "trireme/rendezvous/launchers/environment.h"
 
 namespace trireme::inline v0 {
 
@@ -49,7 +51,12 @@ void Job::Impl::end_without_place() {
 void Job::Impl::form_simulated(std::shared_ptr<net::Transport> transport,
                                const std::vector<int>& members) {
   hosts.clear();
-  for (const int one : members) hosts.push_back("simulated-" + std::to_string(one));
+  // A rank without a network is on this host.
+  const bool alone = transport->name() == "alone";
+  for (const int one : members)
+    hosts.push_back(
+        alone ? rendezvous::process_environment("TRIREME_HOST").value_or(observe::host_name())
+              : "simulated-" + std::to_string(one));
   host = hosts[static_cast<std::size_t>(env.rank)];
   places = rendezvous::places_of(hosts, env.rank);
   set_up_groups(std::move(transport), simulated_options());

@@ -1,18 +1,27 @@
 // Jobs over a simulated group, several in one process.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <numeric>
 #include <vector>
 
+#include "trireme/base/waiter/real_waiter.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/job/job.h"
 #include "trireme/job/job_changes.h"
+#include "trireme/net/alone_transport.h"
 #include "trireme/net/sim/sim_network.h"
+#include "trireme/observe/machine.h"
 
 namespace trireme {
 namespace {
 
 using namespace std::chrono_literals;
+
+TEST(StrategyContext, ARankWithoutANetworkIsOnThisHost) {
+  const Job job(std::make_shared<net::AloneTransport>(RealWaiter::make()), {}, nullptr);
+  EXPECT_EQ(job.host_name(), observe::host_name());
+}
 
 TEST(StrategyContext, RanksOfASimulatedClusterReduceTogether) {
   net::SimNetwork network(5, net::cluster(25us, 1e9));

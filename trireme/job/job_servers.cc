@@ -77,8 +77,17 @@ std::shared_ptr<net::Channel> JobServers::connect(int server) const {
                            options);
 }
 
-void JobServers::train_alone(int needed) const noexcept {
-  if (client_ != nullptr) client_->tell_alone(needed);
+void JobServers::train_alone(int needed) const {
+  const auto other = client_ != nullptr ? client_->tell_alone(needed) : std::nullopt;
+  if (!other) return;
+  const std::string own = std::to_string(channels_.identity.rank), its = std::to_string(*other);
+  throw MismatchError("worker " + (needed > 0 ? own : its) +
+                          " trains on its own, by its staleness or backup, and worker " +
+                          (needed > 0 ? its : own) + " together with the others",
+                      {.rank = channels_.identity.rank,
+                       .operation = "parameter server",
+                       .peer = *other,
+                       .advice = "Give all workers the same options of servers."});
 }
 
 void JobServers::tell_stop(int signal) const noexcept {

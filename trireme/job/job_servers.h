@@ -50,8 +50,9 @@ class JobServers {
     return view()->shards.at(static_cast<std::size_t>(shard)).term;
   }
   /// For a worker: tells that no other worker waits for this one, so that the job can go on without
-  /// it while as many are left as a step of the servers needs.
-  void train_alone(int needed = 1) const noexcept;
+  /// it while as many are left as a step of the servers needs. 0: tells that it trains together with
+  /// the others. MismatchError if another worker has told the opposite: one would wait for the other.
+  void train_alone(int needed = 1) const;
   /// For a server that was asked to stop by `signal`, 2 or 15: all workers stop at their next step.
   void tell_stop(int signal) const noexcept;
   /// For a server: where workers come in; which process of this server it is, from 1 on; a new

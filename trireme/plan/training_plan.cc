@@ -289,6 +289,7 @@ std::int64_t TrainingPlan::host_total() const noexcept {
   // Not every rank has a snapshot of the whole.
   const std::int64_t fewer = times(memory.snapshot, job.ranks_here) - snapshots_on_host(*this);
   return shared() + times(of_rank - shared(), job.ranks_here) - fewer +
+         times(memory.program + job.server_bytes, job.servers_here) +
          (job.evaluator ? evaluator_bytes() : 0);
 }
 

@@ -91,9 +91,11 @@ struct Job {
   bool shards_weights = false;         // and one of the weights
   Exchange exchange;
   Keeping keeping;
-  int servers = 0;             // parameter servers, processes beside the ranks
-  int moments_on_servers = 0;  // not in optimizer_moments; checkpoints have them
-  bool evaluator = false;      // a process beside the ranks that evaluates checkpoints
+  int servers = 0;                // parameter servers, processes beside the ranks
+  int servers_here = 0;           // of them, on this host
+  std::int64_t server_bytes = 0;  // of each one's weights, sums and optimizer state
+  int moments_on_servers = 0;     // not in optimizer_moments; checkpoints have them
+  bool evaluator = false;         // a process beside the ranks that evaluates checkpoints
   // Parameters of the two largest neighbouring blocks, without the experts of other ranks.
   std::int64_t largest_blocks = 0;
   int pipeline = 1;                    // ranks; each holds about this part of the model
@@ -139,7 +141,7 @@ struct Job {
   std::optional<Tuning> tuning;         // measurements; without, typical figures
   std::string tuning_path;              // the file of `tuning`
   std::int64_t memory_limit = 0;        // bytes that a rank may use (memory.limit); 0: any
-  /// Bytes that the `ranks_here` ranks of this host may use together; 0: any. `host_memory_reason`:
+  /// Bytes that this host's processes may use together (host_total()); 0: any. `host_memory_reason`:
   /// "20.1 GB are left on this machine".
   std::int64_t host_memory = 0;
   int ranks_here = 1;
@@ -186,7 +188,7 @@ struct TrainingPlan {
   /// Memory that the ranks of one host share: the text. Simulated ranks, which are threads, share
   /// all runtime memory.
   std::int64_t shared() const noexcept { return job.simulated ? memory.runtime() : memory.text; }
-  /// Memory of all ranks of this host together.
+  /// Memory of all ranks of this host, and of the servers and the evaluator there, together.
   std::int64_t host_total() const noexcept;
   /// The memory of the process that evaluates checkpoints beside the ranks.
   std::int64_t evaluator_bytes() const noexcept;

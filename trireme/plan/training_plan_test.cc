@@ -539,6 +539,21 @@ TEST(TrainingPlan, RanksOfAHostShareTheText) {
   EXPECT_EQ(plan.shared(), plan.memory.runtime());
 }
 
+TEST(TrainingPlan, ServersOfTheHostTakeItsMemory) {
+  plan::Job with = job(8, 2, 2);
+  with.ranks_here = 2;
+  with.servers = with.servers_here = 2;
+  with.server_bytes = 1000;
+  plan::Job without = with;
+  without.servers_here = 0;  // they are elsewhere
+  plan::TrainingPlan plan = plan::make_plan(with);
+  const std::int64_t of_ranks = plan::make_plan(without).host_total();
+  EXPECT_EQ(plan.host_total(), of_ranks + 2 * (plan.memory.program + 1000));
+  plan.job.host_memory = of_ranks;
+  EXPECT_THAT(plan::host_refusal(plan), HasSubstr("2 ranks and 2 servers are predicted to take"));
+  EXPECT_FALSE(plan.fits());
+}
+
 // Schedules number micro-batches with at most four digits.
 TEST(TrainingPlan, MoreMicroBatchesThanAScheduleHasAreRefused) {
   plan::Job many = job(20'000, 1, 2);

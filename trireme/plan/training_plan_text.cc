@@ -188,10 +188,11 @@ std::string shares_text(const Job& job) {
 }  // namespace
 
 std::string host_refusal(const TrainingPlan& plan) {
-  const int ranks = plan.job.ranks_here;
-  return counted(ranks, "rank") + (ranks == 1 ? " is" : " are") + " predicted to take " +
-         bytes_text(plan.host_total()) + (ranks == 1 ? "" : " together") + ", and " +
-         plan.job.host_memory_reason;
+  const int ranks = plan.job.ranks_here, servers = plan.job.servers_here;
+  const bool one = ranks + servers == 1;
+  return counted(ranks, "rank") + (servers > 0 ? " and " + counted(servers, "server") : "") +
+         (one ? " is" : " are") + " predicted to take " + bytes_text(plan.host_total()) +
+         (one ? "" : " together") + ", and " + plan.job.host_memory_reason;
 }
 
 std::string device_refusal(const TrainingPlan& plan) {

@@ -141,6 +141,23 @@ Ledger train(SimCluster& cluster, const Settings& settings, int steps, std::uint
   return ledger;
 }
 
+// Worker 1 takes a second for its step, and worker 0 may be one step ahead of it.
+TEST(ParameterClient, CountsTheTimeThatItWaits) {
+  SimCluster cluster(1, 2, 1);
+  Duration waited[2];
+  cluster.run(settings_of(1, 2, 1, 1), [&](int worker, ParameterClient& client, Waiter& waiter) {
+    if (worker == 0) write_zeros(client);
+    client.pull();
+    const Duration before = client.time_waited();
+    if (worker == 1) waiter.sleep(std::chrono::seconds(1));
+    for (int push = 0; push < 2 - worker; ++push) push_one(worker, client);
+    waited[worker] = client.time_waited() - before;
+  });
+  EXPECT_EQ(cluster.failures, std::vector<std::string>());
+  EXPECT_GT(to_seconds(waited[0]), 0.9);
+  EXPECT_LT(to_seconds(waited[1]), 0.1);
+}
+
 // A run's last worker reads the weights when all have pushed.
 TEST(FailOver, ServersThatAreKilledLoseNoAcknowledgedPush) {
   int killed = 0, most = 0;

@@ -433,11 +433,12 @@ void CoordinatorClient::tell_unreachable(int server, std::uint32_t incarnation) 
   impl_->call(&Impl::Stub::TellOfServers, news, reply, kShortly);
 }
 
-void CoordinatorClient::tell_alone(int workers) noexcept {
+std::optional<int> CoordinatorClient::tell_alone(int workers) noexcept {
   wire::ServerNews news;
   wire::ServerViewReply reply;
   news.set_alone(static_cast<std::uint32_t>(workers));
   impl_->tell_surely(news, reply, kShortly, is_unheard);
+  return reply.has_other() ? std::optional(static_cast<int>(reply.other())) : std::nullopt;
 }
 
 void CoordinatorClient::tell_stop(int signal) noexcept {

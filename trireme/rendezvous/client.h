@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -90,9 +91,10 @@ class CoordinatorClient {
   /// nothing follows. Both wait at most 1 s and do not throw.
   void tell_copy(int shard, std::uint64_t term, int server, std::uint32_t incarnation) noexcept;
   void tell_unreachable(int server, std::uint32_t incarnation) noexcept;
-  /// Reports that this worker trains on its own, and that a step of the servers needs `workers`.
-  /// Waits at most 1 s, or for a coordinator that returns if this one does not answer.
-  void tell_alone(int workers = 1) noexcept;
+  /// Reports that this worker trains on its own, and that a step of the servers needs `workers`; 0:
+  /// that it trains together with the others. Returns a worker that has reported the opposite. Waits
+  /// at most 1 s, or for a coordinator that returns if this one does not answer.
+  std::optional<int> tell_alone(int workers = 1) noexcept;
   /// A server was asked to stop by `signal`, 2 or 15: all ranks are to stop. Waits as tell_alone() does.
   void tell_stop(int signal) noexcept;
   /// Waits at most 1 s and does not throw.

@@ -75,6 +75,22 @@ TEST(ServerReports, WorkersAloneAreSavedButChangeNoView) {
   EXPECT_EQ(next.view(), reports.view());
 }
 
+TEST(ServerReports, WorkersThatTrainAloneAndTogetherAreToldOfEachOther) {
+  ServerReports reports(kRoles.servers);
+  wire::ServerNews alone, together;
+  alone.set_alone(1);
+  together.set_alone(0);
+  EXPECT_EQ(reports.take(kRoles, 0, together).other, std::nullopt);
+  EXPECT_EQ(reports.take(kRoles, 1, alone).other, 0);
+  EXPECT_FALSE(reports.trains_alone(1));
+  EXPECT_EQ(reports.take(kRoles, 1, together).other, std::nullopt);
+  ServerReports others(kRoles.servers);
+  EXPECT_EQ(others.take(kRoles, 1, alone).other, std::nullopt);
+  const auto effect = others.take(kRoles, 0, together);
+  EXPECT_EQ(effect.other, 1);
+  EXPECT_FALSE(effect.changed);
+}
+
 TEST(Sessions, OnlyTheLatestTokenOfAProcessIsValid) {
   Sessions sessions(2);
   wire::Session session;

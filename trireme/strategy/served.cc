@@ -76,7 +76,8 @@ std::unique_ptr<ps::RemoteOptimizer> make_remote_optimizer(const StrategyContext
          .operation = "strategy",
          .advice = "Start `trireme coordinator` with --workers. `trireme train` and `trireme "
                    "launch` start such a worker again without --elastic."});
-  if (server.alone()) servers.train_alone(server.backup > 0 ? servers.workers - server.backup : 1);
+  const int needed = server.backup > 0 ? servers.workers - server.backup : 1;
+  if (!servers.elastic) servers.train_alone(server.alone() ? needed : 0);
   return std::make_unique<ps::RemoteOptimizer>(optimizer, server, env.world->waiter(), servers);
 }
 

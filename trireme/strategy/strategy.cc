@@ -171,7 +171,11 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
                    .runner = &runner,
                    .local = sync.local,
                    .counts_items = grid.layer == nullptr || grid.layer->rank() == 0,
-                   .time_waited = [this] { return time_waited(grid, sync.groups); },
+                   .time_waited =
+                       [this] {
+                         const Duration waited = time_waited(grid, sync.groups);
+                         return remote ? waited + remote->client().time_waited() : waited;
+                       },
                    .barrier = barrier_of(grid),
                    .meets_before_update =
                        env.servers.elastic &&

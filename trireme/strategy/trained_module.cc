@@ -262,6 +262,7 @@ Duration TrainedModule::time_waited() const {
   Duration sum = env_.world->time_waited();
   for (const auto& group : {groups_.exchange, groups_.gather, groups_.replicas})
     if (group) sum += group->time_waited();
+  if (remote_) sum += remote_->client().time_waited();
   return sum;
 }
 

@@ -46,7 +46,7 @@ struct StrategyContext {
     std::function<std::shared_ptr<net::Channel>(int shard)> dial = {};
     std::function<std::uint64_t(int shard)> term = [](int) { return 0; };
     Duration patience = std::chrono::seconds(30);  // until a lost server, or its successor, serves
-    /// Says that no other worker waits for this one; a step of the servers needs `needed` workers.
+    /// Says that no other worker waits for this one, and how many a step needs; 0: that all wait.
     std::function<void(int needed)> train_alone = [](int) {};
     int worker = 0, workers = 1;
     /// Job::joined_later(): this worker meets no other.

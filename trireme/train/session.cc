@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "trireme/base/error.h"
-#include "trireme/base/words.h"
 #include "trireme/net/alone_transport.h"
 #include "trireme/observe/trace.h"
 #include "trireme/sync/sync_plan.h"
@@ -62,14 +60,6 @@ BatchesOptions Session::batches() const {
 
 std::unique_ptr<Job> Session::own_job() const {
   if (!alone()) return nullptr;
-  const std::int64_t each = settings.batches.batch / job.size();
-  if (each * job.size() != settings.batches.batch || each % settings.batches.micro != 0)
-    throw ConfigError("batch.global " + std::to_string(settings.batches.batch) + " for " +
-                          counted(job.size(), "worker") + " with batches of their own",
-                      {.operation = "config",
-                       .advice = "Make it a multiple of the workers times batch.micro, " +
-                                 std::to_string(settings.batches.micro) +
-                                 ", or start another number of workers."});
   return std::make_unique<Job>(std::make_shared<net::AloneTransport>(job.waiter()), job.options(),
                                nullptr);
 }

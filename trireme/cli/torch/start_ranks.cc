@@ -54,7 +54,7 @@ launch::Again roll_back(const launch::LaunchOptions& options, const train::Worke
     } catch (const Error& error) {  // the first failure is the job's, not this one
       say(error.message());
     }
-    if (step == 0) say("There is no checkpoint to go back to.");
+    if (step == 0) launch::say("there is no checkpoint to go back to; the job ends.");
     if (step == 0 || times == kMostRollBacks) return std::nullopt;
     say("All servers and ranks go back to step " + grouped(step) + ", the newest checkpoint (" +
         std::to_string(++times) + " of " + std::to_string(kMostRollBacks) + " times).");

@@ -193,6 +193,7 @@ launch::HostOptions take_hosts(TrainOptions& options) {
   for (const int count : launch::workers_by_host(options.job.ranks, hosts.hosts))
     most = std::max(most, count);
   options.job.ranks_here = most;
+  options.job.server_hosts = static_cast<int>(hosts.hosts.size());
   return hosts;
 }
 
@@ -225,6 +226,8 @@ std::optional<int> follow_launcher(TrainOptions& options,
   check_ranks(options.job, launcher);
   options.job.ranks = launcher.roles().workers;
   options.job.ranks_here = launcher.local_size;
+  options.job.server_hosts = 0;
+  options.job.starter = launcher.launcher;
   if (launcher.servers > 0) options.job.servers = launcher.servers;
   if (launcher.role == Role::Evaluator)
     return evaluate_under_launcher(program.argc(), program.argv(), options.out);
@@ -256,6 +259,8 @@ std::optional<int> follow_coordinator(TrainOptions& options,
     return follow_under_coordinator(coordinated, program.argc(), program.argv(), options.out);
   options.job.ranks = coordinated.size;
   options.job.ranks_here = coordinated.local_size;
+  options.job.server_hosts = 0;
+  options.job.starter = coordinated.launcher;
   if (coordinated.servers > 0) options.job.servers = coordinated.servers;
   options.resume = "auto";
   // elastic.* may be unset here: the coordinator has the values.

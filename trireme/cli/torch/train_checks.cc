@@ -9,6 +9,10 @@
 namespace trireme::inline v0::cli {
 namespace {
 
+constexpr const char* kWhoStartsServers =
+    "Servers are started by `trireme train`, `trireme launch`, as ps replicas by a TFJob, and by "
+    "you under `trireme coordinator --servers`.";
+
 // Refuses an empty value, such as --resume "$RUN" with an unset variable.
 void refuse_empty(const Command& command, const std::string& option, const std::string& value) {
   if (!command.given(option) || !value.empty()) return;
@@ -51,7 +55,8 @@ void check_ranks(const TrainingJobOptions& options, const rendezvous::RankEnviro
     refuse("config",
            "--servers " + std::to_string(options.servers) + ", but " + place.launcher +
                " started " + std::to_string(place.servers),
-           "Leave out --servers under " + place.launcher + ".");
+           place.servers > 0 ? "Leave out --servers under " + place.launcher + "."
+                             : kWhoStartsServers);
   const int workers = place.roles().workers;
   if (!options.ranks_given || options.ranks == workers) return;
   refuse("config",
@@ -65,8 +70,7 @@ void check_servers(const TrainingJob& job, const rendezvous::RankEnvironment& pl
   refuse("config",
          "the configuration takes " + counted(job.plan.job.servers, "server") + ", but " +
              place.launcher + " started " + std::to_string(place.servers),
-         "Servers are started by `trireme train`, `trireme launch`, as ps replicas by a "
-         "TFJob, and by you under `trireme coordinator --servers`.");
+         kWhoStartsServers);
 }
 
 void check_pace(const TrainingJob& job, const rendezvous::RankEnvironment& place) {

@@ -6,6 +6,7 @@
 #include "trireme/base/config/config_variables.h"
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/words.h"
 #include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/fit/candidates.h"
@@ -69,15 +70,17 @@ void check_surroundings(const train::Settings& settings, const TrainingJobOption
 }
 
 // --servers: server.count, and parallel.sync = server unless something says otherwise.
-void take_servers(config::Config& config, int servers) {
+void take_servers(config::Config& config, int servers, const std::string& starter) {
   if (servers < 0) return;
-  const std::string option = "--servers " + std::to_string(servers);
+  const std::string option = starter.empty() ? "--servers " + std::to_string(servers)
+                                             : starter + " started " + counted(servers, "server");
   const std::string& sync = config.text("parallel.sync");
   const std::string source = config.source("parallel.sync");
   const bool served = parallel::is_served(sync);
   if (served != (servers > 0) && (served || source != "default"))
     refuse("config",
-           option + " cannot be combined with parallel.sync = \"" + sync + "\" (" + source + ")",
+           option + (starter.empty() ? " cannot be combined with" : ", but") +
+               " parallel.sync = \"" + sync + "\" (" + source + ")",
            served ? "Give at least 1, or another parallel.sync."
                   : "Leave out one of them: servers need parallel.sync = "
                     "\"server\".");
@@ -185,7 +188,7 @@ config::Config training_configuration(const TrainingJobOptions& options) {
     refuse("config", "--link is a simulated network's, but the transport is " + transport,
            "Add --transport sim, or leave --link out.");
   flag("data.path", options.data, "--data");
-  take_servers(config, options.servers);
+  take_servers(config, options.servers, options.starter);
   take_elastic(config, options);
   make_paths_whole(config);
   flag("train.device", options.device, "--device");
@@ -220,6 +223,8 @@ TrainingJob prepare(const TrainingJobOptions& options, const Refine& refine) {
   }
   plan::TrainingPlan plan = planned(settings, corpus, name, options);
   plan.job.evaluator = options.evaluators > 0;
+  if (options.server_hosts > 0)
+    plan.job.servers_here = (plan.job.servers + options.server_hosts - 1) / options.server_hosts;
   if (settings.memory_limit != train::kNoMemoryLimit) {
     const MemoryLeft left = memory_of_host();
     plan.job.host_memory = left.bytes;

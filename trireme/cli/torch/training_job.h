@@ -21,6 +21,8 @@ struct TrainingJobOptions {
   bool ranks_given = false;  // --ranks; the caller sets it
   int ranks_here = 0;        // ranks on this host; 0 = all
   int servers = -1;          // --servers; -1: not given
+  int server_hosts = 1;      // over which servers are distributed; 0: others place them
+  std::string starter;       // of the servers: "TFJob"; empty: this command
   int evaluators = 0;        // --evaluator: 0 or 1
   std::string elastic;       // "2:8"
   std::string store;         // rendezvous.store

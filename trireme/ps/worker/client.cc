@@ -211,6 +211,12 @@ void ParameterClient::write(int server, const Saved& saved) {
   link(server).finish();
 }
 
+Duration ParameterClient::time_waited() const noexcept {
+  Duration sum{};
+  for (const Server& server : servers_) sum += server.link->time_waited();
+  return sum;
+}
+
 std::string ParameterClient::figures() {
   std::string all;
   for (int server = 0; server < servers(); ++server) {

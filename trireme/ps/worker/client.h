@@ -84,6 +84,8 @@ class ParameterClient {
   /// Weights and state of a server's interval, for a checkpoint; and the reverse.
   Saved read(int server, bool with_rows = false);
   void write(int server, const Saved& saved);
+  /// The time in which this worker has waited for replies, in all.
+  Duration time_waited() const noexcept;
   /// The servers' counts of their workers' pushes: a JSON array.
   std::string figures();
 

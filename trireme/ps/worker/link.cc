@@ -134,6 +134,7 @@ void Link::send() {
 }
 
 const Reply& Link::finish() {
+  const TimePoint began = waiter_->now();
   for (;;) {
     try {
       await();
@@ -143,6 +144,7 @@ const Reply& Link::finish() {
       reconnect();
     }
   }
+  waited_ += waiter_->now() - began;
   if (reply_.exit_code != 0) refuse(reply_);
   return reply_;
 }

@@ -62,6 +62,8 @@ class Link {
   const Reply& reply() const noexcept { return reply_; }
   /// The reply's memory, until the next ask().
   std::span<const std::byte> received() const noexcept { return received_; }
+  /// The time that finish() has waited, in all.
+  Duration time_waited() const noexcept { return waited_; }
   void close() noexcept;
 
  private:
@@ -100,6 +102,7 @@ class Link {
   std::shared_ptr<net::Channel> channel_;  // ends before what it uses
   Work sent_, answered_;
   bool had_weights_ = false;  // the server had, at the last reply
+  Duration waited_{};
   std::span<const std::byte> received_;
 };
 

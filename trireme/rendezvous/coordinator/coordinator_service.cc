@@ -268,6 +268,7 @@ Status Service::tell_of_servers(const wire::ServerNews& request, wire::ServerVie
       return {StatusCode::UNAUTHENTICATED, "the caller may not say that"};
     effect = state_.servers.take(roles, process, request);
     if (effect.incarnation) reply.set_incarnation(*effect.incarnation);
+    if (effect.other) reply.set_other(static_cast<std::uint32_t>(*effect.other));
     if (effect.changed && !state_.save()) return store_lost();
     if (effect.view_changed) state_.tell_server_view();
     // A stop that has been asked for already reached the servers, too.

@@ -25,10 +25,15 @@ ServerReports::Effect ServerReports::take(const Roles& roles, int process,
     case wire::ServerNews::kUnreachable:
       effect.dead = take_for_dead(report.unreachable());
       break;
-    case wire::ServerNews::kAlone:
-      effect.changed = alone_.insert(process).second;
-      workers_needed_ = static_cast<int>(report.alone());
+    case wire::ServerNews::kAlone: {
+      const bool alone = report.alone() > 0;
+      for (const int one : alone ? together_ : alone_)
+        if (one != process) effect.other = one;
+      if (effect.other) break;
+      effect.changed = (alone ? alone_ : together_).insert(process).second && alone;
+      if (alone) workers_needed_ = static_cast<int>(report.alone());
       break;
+    }
     case wire::ServerNews::kStopSignal:  // nothing of the servers changes
     case wire::ServerNews::WHAT_NOT_SET:
       break;

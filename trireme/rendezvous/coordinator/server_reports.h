@@ -28,6 +28,8 @@ class ServerReports {
     bool view_changed = false;                      // all must be told
     std::optional<std::uint32_t> incarnation = {};  // of the server that listens now
     std::optional<int> dead = {};                   // a server that was taken for dead
+    std::optional<int> other =
+        {};  // a worker that trains alone and this one does not, or the reverse
   };
   Effect take(const Roles& roles, int process, const wire::ServerNews& report);
 
@@ -47,7 +49,8 @@ class ServerReports {
   std::optional<int> take_for_dead(const wire::ServerProcess& process);
 
   ServerAuthority servers_;
-  std::set<int> alone_;  // workers that train on their own
+  std::set<int> alone_;     // workers that train on their own
+  std::set<int> together_;  // workers that have said that they do not; not saved
   int workers_needed_ = 1;
 };
 

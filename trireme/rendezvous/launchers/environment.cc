@@ -91,11 +91,16 @@ std::optional<RankEnvironment> from_named_launcher(const std::string& key, const
 // A refusal counts unless a more specific launcher states a rank, as mpirun in a batch script does.
 std::optional<RankEnvironment> from_all_launchers(const Getenv& get) {
   std::vector<Candidate> candidates;
+  std::optional<ConfigError> incomplete;
   for (const Launcher& launcher : foreign_launchers()) {
     Reading reading = read_launcher(launcher, get);
-    if (reading.refusal && candidates.empty()) throw *reading.refusal;
+    if (reading.incomplete)
+      incomplete = reading.refusal;
+    else if (reading.refusal && candidates.empty())
+      throw *reading.refusal;
     if (reading.rank) candidates.push_back({&launcher, std::move(reading)});
   }
+  if (candidates.empty() && incomplete) throw *incomplete;
   if (candidates.empty()) return std::nullopt;
   return choose_candidate(candidates).reading.rank;
 }

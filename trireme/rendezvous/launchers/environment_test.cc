@@ -237,6 +237,18 @@ TEST(Environment, RefusesWhatItCannotJoinInsteadOfTrainingCopies) {
   EXPECT_EQ(resolve_environment(from({{"OMPI_COMM_WORLD_SIZE", "1"}})).size, 1);
 }
 
+TEST(Environment, RefusesARankWithoutASizeAndASizeWithoutARank) {
+  EXPECT_THAT(refusal_of({{"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node07"}}),
+              HasSubstr("WORLD_SIZE=4 means several processes, but RANK is not set"));
+  EXPECT_THAT(refusal_of({{"RANK", "1"}, {"MASTER_ADDR", "node07"}}),
+              HasSubstr("RANK=1 means several processes, but WORLD_SIZE is not set"));
+  // Without MASTER_ADDR it is a variable of something else.
+  EXPECT_EQ(resolve_environment(from({{"RANK", "captain"}})).size, 1);
+  // A batch script exports WORLD_SIZE for programs that take their rank from Slurm.
+  EXPECT_EQ(resolve_environment(from(joined(kSrun, {{"WORLD_SIZE", "2"}}))).launcher, "srun");
+  EXPECT_EQ(resolve_environment(from(joined(kOpenMpi, {{"WORLD_SIZE", "4"}}))).rank, 3);
+}
+
 TEST(Environment, ABatchScriptIsNoStepOfSrun) {
   Variables batch{{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "2"}, {"SLURM_PROCID", "0"}};
   EXPECT_TRUE(in_batch_script(from(batch)));

@@ -20,6 +20,11 @@ namespace {
   throw ConfigError(what, {.operation = "join", .advice = advice});
 }
 
+// The variables may be meant for another launcher: a batch script exports WORLD_SIZE for all ranks.
+struct Incomplete : ConfigError {
+  using ConfigError::ConfigError;
+};
+
 int number(const Getenv& get, const char* name, int fallback) {
   const auto text = get(name);
   if (!text || text->empty()) return fallback;
@@ -235,9 +240,22 @@ constexpr Variables kOpenMpi{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
 // MPICH's Hydra; srun --mpi=pmi2 sets the first two.
 constexpr Variables kMpich{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 
+// Refuses one of the two numbers without the other: copies would train side by side.
+void check_both_numbers(const Getenv& get, const std::string& why) {
+  const bool size_alone = number(get, "WORLD_SIZE", 1) > 1 && !get("RANK");
+  const bool rank_alone = !get("WORLD_SIZE") && get("MASTER_ADDR") && number(get, "RANK", 0) > 0;
+  if (!size_alone && !rank_alone) return;
+  throw Incomplete(
+      why + " means several processes, but " + (size_alone ? "RANK" : "WORLD_SIZE") + " is not set",
+      {.operation = "join",
+       .advice = "Set both in each process, or unset " +
+                 std::string(size_alone ? "WORLD_SIZE" : "RANK") + " to run one process."});
+}
+
 // torch.distributed's variables (env://), which torchrun sets for every process.
 std::optional<RankEnvironment> from_torchrun(const Getenv& get, std::string& why) {
   auto rank = read_numbers(get, {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}, why);
+  check_both_numbers(get, why);
   if (!rank) return std::nullopt;
   const auto address = get("MASTER_ADDR"), port = get("MASTER_PORT");
   if (!address || !port) {
@@ -389,6 +407,9 @@ Reading read_launcher(const Launcher& launcher, const Getenv& get) {
   Reading reading;
   try {
     reading.rank = launcher.read(get, reading.why);
+  } catch (const Incomplete& error) {
+    reading.refusal = error;
+    reading.incomplete = true;
   } catch (const ConfigError& error) {
     reading.refusal = error;
   }

@@ -16,6 +16,7 @@ struct Reading {
   std::string why;                      // "RANK=3, WORLD_SIZE=4"; empty: no variable of it is set
   std::optional<RankEnvironment> rank;  // of several; none: this process is alone, or `refusal`
   std::optional<ConfigError> refusal;   // malformed, or several processes that cannot be joined
+  bool incomplete = false;              // `refusal` counts only if no launcher states a rank
 };
 
 struct Launcher {

@@ -46,6 +46,17 @@ plan::Exchange exchange_of(const Settings& settings, int ranks) {
   return exchange;
 }
 
+// Without the rows of embeddings, which take memory when they are first updated.
+std::int64_t server_bytes_of(const Settings& settings, const plan::Job& job) {
+  const ServerOptions& server = settings.strategy.server;
+  const double numbers = 2 + optim::moments_per_element(settings.optimizer) +  // and a sum
+                         (ps::predicts(server, settings.optimizer) ? 1 : 0) +
+                         (server.compensation > 0 ? job.data_ranks() : 0);
+  return static_cast<std::int64_t>(static_cast<double>(job.parameters) *
+                                   static_cast<double>(job.master_bytes()) * numbers *
+                                   server.replicas / settings.servers);
+}
+
 // A step pushes gradients to the servers and pulls weights; a rank keeps what it sent and got.
 plan::Exchange served_exchange_of(const Settings& settings, const plan::Job& job) {
   const ServerOptions& server = settings.strategy.server;
@@ -54,12 +65,6 @@ plan::Exchange served_exchange_of(const Settings& settings, const plan::Job& job
                           : server.backup > 0
                               ? "synchronous, " + counted(server.backup, "backup worker")
                               : "synchronous";
-  const bool compensated = server.compensation > 0;
-  const double numbers = 2 + optim::moments_per_element(settings.optimizer) +  // and a sum
-                         (ps::predicts(server, settings.optimizer) ? 1 : 0) +
-                         (compensated ? job.data_ranks() : 0);
-  const double each = static_cast<double>(job.parameters) * (job.precision == "fp64" ? 8 : 4) *
-                      numbers * server.replicas / settings.servers;
   const std::string copies =
       server.replicas > 1 ? ", of " + counted(server.replicas, "copy", "copies") + " of each shard"
                           : "";
@@ -69,10 +74,11 @@ plan::Exchange served_exchange_of(const Settings& settings, const plan::Job& job
           .messages = 2,
           .bits = server.alone() ? "the order in which gradients arrive" : "",
           .beside = counted(settings.servers, "process", "processes") + " beside the ranks, " +
-                    (settings.servers > 1 ? "each with " : "with ") + bytes_text(each) +
+                    (settings.servers > 1 ? "each with " : "with ") +
+                    bytes_text(static_cast<double>(job.server_bytes)) +
                     " of weights, sums and optimizer state" +
-                    (compensated ? ", and of the weights that each worker has" : "") + copies +
-                    ", besides the program"};
+                    (server.compensation > 0 ? ", and of the weights that each worker has" : "") +
+                    copies + ", besides the program"};
 }
 
 // After the model's numbers are set.
@@ -86,6 +92,7 @@ void set_sync(plan::Job& job, const Settings& settings, const parallel::SyncPlan
   if (sync.local) job.exchange = exchange_of(settings, job.data_ranks());
   if (!sync.served) return;
   job.servers = settings.servers;
+  job.server_bytes = server_bytes_of(settings, job);
   job.exchange = served_exchange_of(settings, job);
   job.moments_on_servers = optim::moments_per_element(settings.optimizer);
   job.optimizer_moments -= job.moments_on_servers;
@@ -187,6 +194,17 @@ void check_groups(const Settings& settings) {
   optim::check_groups(parameters, groups);
 }
 
+// Workers that train on their own take equal parts of a batch, of whole micro-batches.
+void check_own_batches(const BatchesOptions& batches, int workers) {
+  if (batches.batch % (workers * batches.micro) == 0) return;
+  throw ConfigError(
+      "batch.global " + std::to_string(batches.batch) + " for " + counted(workers, "worker") +
+          " with batches of their own",
+      {.operation = "config",
+       .advice = "Make it a multiple of the workers times batch.micro, " +
+                 std::to_string(batches.micro) + ", or start another number of workers."});
+}
+
 // Checks what each rank's Strategy would refuse later.
 parallel::SyncPlan check_strategy(const Settings& settings, const ModelFigures& figures,
                                   int ranks) {
@@ -209,6 +227,8 @@ parallel::SyncPlan check_strategy(const Settings& settings, const ModelFigures& 
   if (!settings.strategy_name.empty())
     plan::check_ranks(plan::find_strategy(settings.strategy_name), ranks, ranks / ranks_a_host);
   check_groups(settings);
+  if (sync.served) ps::check_server_options(settings.strategy.server, ranks, settings.servers);
+  if (sync.served && settings.strategy.server.alone()) check_own_batches(settings.batches, ranks);
   if (figures.shape) parallel::check_shape(options, *figures.shape, settings.batches.micro);
   return sync;
 }
@@ -387,6 +407,9 @@ observe::Event plan_event(const plan::TrainingPlan& plan) {
       .set("fits", plan.fits())
       .set("predicted_communication_seconds", plan.communication.seconds)
       .set("communication_source", plan.communication.source);
+  if (plan.job.servers > 0)
+    event.set("servers", plan.job.servers)
+        .set("predicted_server_bytes", static_cast<long>(plan.job.server_bytes));
   if (plan.on_device())
     event.set("device", plan.job.device)
         .set("ranks_per_device", plan.job.ranks_per_device)

@@ -64,6 +64,25 @@ TEST(JobPlan, EveryNamedStrategyNeedsNoOtherKey) {
   }
 }
 
+TEST(JobPlan, RefusesWhatWorkersOfServersWouldRefuse) {
+  const auto refusal = [](std::vector<std::string> values, int ranks) -> std::string {
+    values.emplace_back("parallel.sync=server");
+    try {
+      job_of(values, "cpu", ranks);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  using ::testing::HasSubstr;
+  EXPECT_THAT(refusal({"server.backup=2"}, 2), HasSubstr("but the job has 2 workers"));
+  EXPECT_THAT(refusal({"server.backup=1", "server.staleness=1"}, 2), HasSubstr("staleness = 1"));
+  EXPECT_THAT(refusal({"server.compensation=0.1"}, 2), HasSubstr("where no gradient is late"));
+  EXPECT_THAT(refusal({"server.staleness=2", "batch.global=8", "batch.micro=2"}, 3),
+              HasSubstr("batch.global 8 for 3 workers with batches of their own"));
+  EXPECT_EQ(refusal({"server.staleness=2", "batch.global=8", "batch.micro=2"}, 4), "none");
+}
+
 // Weights, a sum, two moments; what is predicted or compensated takes more copies of the weights.
 TEST(JobPlan, AServersMemoryCountsItsCopiesOfTheWeights) {
   const auto of_servers = [](std::vector<std::string> values) {
