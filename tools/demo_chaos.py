@@ -4,6 +4,7 @@ and compares the weights with those of the run that nobody disturbed. Workers th
 each time; there it counts whether the servers have applied each gradient once.
 
   demo_chaos.py TRIREME [--every SECONDS] [--steps N] [--ranks N] [--seed N] [--set KEY=VALUE ...] [--coordinator]
+                [--patience SECONDS]
 
 With --coordinator this program starts the ranks and servers itself, and `trireme coordinator`, in place of a launcher.
 Servers: --set parallel.sync=server --set server.count=2 --set server.replicas=2
@@ -34,6 +35,7 @@ def arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--coordinator", action="store_true")
+    parser.add_argument("--patience", type=float, default=600, help="a training that takes no step for so long has failed")
     return parser.parse_args()
 
 
@@ -176,30 +178,59 @@ def hash_of(options, folder):
                           capture_output=True).stdout.strip()
 
 
-def run(job, disturb):
+def fail(job, what):
+    sys.exit(f"the training {what}; its last lines:\n" + job.log.read_text()[-2000:])
+
+
+def while_it_runs(job, folder, patience):
+    """Yields ten times a second. Fails if no event has been written for `patience` seconds."""
+    told, since = -1, time.monotonic()
+    while job.poll() is None:
+        with contextlib.suppress(OSError):
+            if (size := (folder / "events.jsonl").stat().st_size) != told:
+                told, since = size, time.monotonic()
+        if time.monotonic() - since > patience:
+            fail(job, f"has written no event for {patience:g} s")
+        yield
+        time.sleep(0.1)
+
+
+def end(processes):
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def run(options, job, folder, disturb):
     began = time.monotonic()
     try:
-        kills = disturb(job)
-        while (code := job.poll()) is None:
-            time.sleep(0.1)
+        kills = disturb(job, while_it_runs(job, folder, options.patience))
+        code = job.poll()
     finally:  # interrupted, or given up: nothing goes on training
-        for process in job.processes():
-            process.terminate()
-        for process in job.processes():
-            process.wait()
+        end(job.processes())
     if code != 0:
-        sys.exit(f"the training ended with {code}; its last lines:\n" + job.log.read_text()[-2000:])
+        fail(job, f"ended with {code}")
     return time.monotonic() - began, kills
+
+
+def leave_alone(job, moments):
+    for _ in moments:
+        pass
+    return 0
 
 
 def chaos(options, folder):
     dice = random.Random(options.seed)
     back = "\r" if sys.stdout.isatty() else ""
 
-    def disturb(job):
+    def disturb(job, moments):
         kills, next_kill, told, steps = 0, None, 0, 0
-        while job.poll() is None:
-            time.sleep(0.1)
+        for _ in moments:
             done = events(folder, "step")
             for change in events(folder, "regrouped")[told:]:
                 told += 1
@@ -254,14 +285,14 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-chaos-") as place:
         alone, disturbed = pathlib.Path(place) / "alone", pathlib.Path(place) / "chaos"
         print(f"gpt-nano, {options.steps} steps on {options.ranks} ranks, nobody disturbs them")
-        quiet, _ = run(LauncherJob(options, alone, options.ranks), lambda job: 0)
+        quiet, _ = run(options, LauncherJob(options, alone, options.ranks), alone, leave_alone)
         print(f"  {quiet:.1f} s\nthe same, and every {options.every:g} s a process is killed")
         store = pathlib.Path(place) / "launcher-store"
         store.mkdir()
         elastic = ["--elastic", f"1:{options.ranks}", "--restarts", "100000", "--store", str(store)]
         job = (CoordinatedJob(options, disturbed, options.ranks) if options.coordinator
                else LauncherJob(options, disturbed, options.ranks, elastic))
-        took, kills = run(job, chaos(options, disturbed))
+        took, kills = run(options, job, disturbed, chaos(options, disturbed))
         changes = events(disturbed, "regrouped")
         seconds = sorted(change["seconds"] for change in changes if "has come" not in change["cause"])
         again = (f"; went on after {seconds[len(seconds) // 2]:.2f} s (the median), {seconds[-1]:.2f} s (the longest)"

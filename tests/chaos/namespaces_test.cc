@@ -10,6 +10,7 @@
 #include <functional>
 #include <sstream>
 
+#include "tests/chaos/shell.h"
 #include "trireme/base/error.h"
 #include "trireme/base/event.h"
 #include "trireme/job.h"
@@ -181,6 +182,22 @@ TEST_P(Namespaces, ACableThatIsMendedInTimeIsNotNoticed) {
     network_.mend(2);
   });
   EXPECT_EQ(outcome.result.exit_code, 0) << outcome.describe();
+}
+
+TRIREME_PROCESS(asks_for_signals) {
+  const Job job(argc, argv);
+  for (Event never;; never.wait(milliseconds(1))) static_cast<void>(job.stop_signal());
+}
+
+// A container's first process. The kernel would drop a signal whose handler is the default one.
+TEST(Process1, EndsAtTheSecondSignal) {
+  const test::ShellRun run = test::run_shell(
+      "TRIREME_TEST_PROCESS=asks_for_signals unshare --pid --fork --kill-child \"$SELF\" & "
+      "outer=$!\n"
+      "until first=$(cat /proc/$outer/task/$outer/children) && [ -n \"$first\" ]; do :; done\n"
+      "while kill -TERM $first 2> /dev/null; do :; done\n"
+      "wait $outer");
+  EXPECT_EQ(run.code, 143) << run.describe();
 }
 
 // In its own namespace with three ports, all of them taken.

@@ -157,6 +157,10 @@ class DynamicTFJob : public Standing {
       return "\"tiny-" + of.type + "-" + std::to_string(of.index) + ".default.svc:2222\"";
     };
     const std::string first = "\"" + endpoint_ + "\"", number = std::to_string(task.index);
+    if (dense_)
+      return R"({"cluster":{"worker":[)" + name({"worker", 0}) + "," + name({"worker", 1}) +
+             R"(],"ps":[)" + first + "," + name({"ps", 1}) + R"(]},"task":{"type":")" + task.type +
+             R"(","index":)" + number + "}}";
     const bool worker = task.type == "worker";
     const std::string workers = worker ? "\"" + number + "\":" + name(task) : "";
     const std::string servers = worker            ? first + "," + name({"ps", 1})
@@ -176,10 +180,10 @@ class DynamicTFJob : public Standing {
                           .with("TF_CONFIG", config_of(task))
                           .with("TRIREME_HOST", "tiny-" + task.type + std::to_string(task.index))
                           .with("TRIREME_LOCAL_SIZE", "2")  // the pods share this host's cores
-                          .with("TRIREME_WORKERS", "2")
-                          .with("TRIREME_SERVERS", "2")
                           .with("TRIREME_JOB_SECRET_FILE", secret_);
     for (const auto& [variable, value] : variables_) command.with(variable, value);
+    if (dense_) return command.with("TRIREME_ELASTIC", "1");
+    command.with("TRIREME_WORKERS", "2").with("TRIREME_SERVERS", "2");
     // Nobody here knows the address of tiny-ps-0.default.svc.
     if (task.type == "ps" && task.index > 0) command.with("TRIREME_COORDINATOR", endpoint_);
     return command;
@@ -200,6 +204,7 @@ class DynamicTFJob : public Standing {
     return -1;
   }
 
+  bool dense_ = false;  // TF_CONFIG names all, as it does without enableDynamicWorker
   std::vector<std::string> settings_;
   std::map<std::string, std::string> variables_;
   std::vector<std::unique_ptr<Running>> workers_;
@@ -232,6 +237,25 @@ TEST_F(DynamicTFJob, GoesOnWithoutEachOfItsPods) {
   zero_ = started(pod({"ps", 0}));
   ASSERT_TRUE(zero_->wait_for("server 0 is back, with a copy of shard", 120)) << zero_->output();
   await(*workers_[0], "the coordinator is back", 2);
+  expect_done({workers_[0].get(), workers_[1].get(), zero_.get(), one_.get()});
+}
+
+// The pods of a job of fixed size, too, with TRIREME_ELASTIC. A worker is killed, then server 1.
+TEST_F(DynamicTFJob, WhoseNumberOfWorkersIsFixedGoesOnWithoutItsPods) {
+  dense_ = true;
+  begin(2);
+  ASSERT_TRUE(zero_->wait_for("the job begins with 2 ranks", 120))
+      << zero_->output() << workers_[0]->output();
+  await_steps(50);
+  workers_[1]->send(SIGKILL);
+  ASSERT_TRUE(zero_->wait_for("the job goes on with 1 rank")) << zero_->output();
+  workers_[1] = started(pod({"worker", 1}));
+  ASSERT_TRUE(zero_->wait_for("process 1 has come; the job goes on with 2 ranks"))
+      << zero_->output();
+  one_->send(SIGKILL);
+  end_of(*one_);
+  one_ = started(pod({"ps", 1}));
+  ASSERT_TRUE(zero_->wait_for("server 1 is back, with a copy of shard", 120)) << zero_->output();
   expect_done({workers_[0].get(), workers_[1].get(), zero_.get(), one_.get()});
 }
 

@@ -180,6 +180,24 @@ class Images(unittest.TestCase):
                 finally:
                     container.kill()
 
+    def test_a_rank_that_waits_ends_as_process_1(self):
+        """No handler of stop signals is there yet."""
+        with tempfile.TemporaryDirectory(prefix="trireme-container-") as name:
+            pathlib.Path(name, "data.txt").write_text("some text\n" * 200)
+            pathlib.Path(name, "tiny.toml").write_text('[data]\npath = "data.txt"\n')
+            command = ["unshare", "--pid", "--fork", "--kill-child", str(BUILD / "bin" / "trireme"), "train",
+                       "tiny.toml", "--out", "run"]
+            place = dict(RANK="1", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="1")
+            with subprocess.Popen(command, text=True, cwd=name, stderr=subprocess.PIPE,
+                                  env=dict(os.environ, **place)) as container:
+                try:
+                    self.assertIn("rank 1 waits for rank 0", container.stderr.readline())
+                    first = pathlib.Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text()
+                    os.kill(int(first), signal.SIGTERM)
+                    self.assertEqual(container.wait(timeout=60), 128 + signal.SIGTERM)
+                finally:
+                    container.kill()
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/base/end_by_signal.h"
 #include "trireme/base/error.h"
 #include "trireme/base/nearest.h"
 #include "trireme/base/standard_streams.h"
@@ -183,6 +184,7 @@ int Program::guarded(const std::function<int()>& action) const {
 
 int Program::run() {
   open_standard_streams();
+  let_signals_end_process_1();
   return guarded([this] {
     const Parsed parsed = parse();
     return parsed.action ? parsed.action() : parsed.code;
@@ -191,6 +193,7 @@ int Program::run() {
 
 std::optional<int> Program::run_if_right() {
   open_standard_streams();
+  let_signals_end_process_1();
   std::function<int()> action;
   try {
     action = parsed();

@@ -46,12 +46,11 @@ Duration spin_of(const rendezvous::RankEnvironment& env) {
   return env.shared_cores ? Duration::zero() : std::chrono::microseconds(20);
 }
 
-// Only `trireme train` starts the coordinator of a TFJob with enableDynamicWorker.
+// Only `trireme train` starts the coordinator of an elastic TFJob.
 void check_coordinator(const rendezvous::RankEnvironment& env) {
   if (!env.starts_coordinator()) return;
   throw ConfigError(
-      "this process is ps 0 of a TFJob with enableDynamicWorker, whose coordinator only `trireme "
-      "train` starts",
+      "this process is ps 0 of an elastic TFJob, whose coordinator only `trireme train` starts",
       {.operation = "join",
        .advice = "Run `trireme coordinator` beside it, and set TRIREME_COORDINATOR in all pods."});
 }

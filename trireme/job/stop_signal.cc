@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "trireme/base/end_by_signal.h"
+
 namespace trireme::inline v0::job {
 namespace {
 
@@ -31,10 +33,7 @@ bool asks_again(int signal, bool from_terminal) noexcept {
 }
 
 void on_signal(int signal, siginfo_t* info, void*) {
-  if (asks_again(signal, info->si_code == SI_KERNEL)) {
-    ::signal(signal, SIG_DFL);
-    raise(signal);
-  }
+  if (asks_again(signal, info->si_code == SI_KERNEL)) end_by(signal);
   note_stop_signal(signal);
 }
 
@@ -47,7 +46,7 @@ bool install() noexcept {
     struct sigaction now {};
     sigaction(signal, nullptr, &now);
     // Keep the program's own handler, and signals that the parent ignores.
-    if (now.sa_handler == SIG_DFL) sigaction(signal, &action, nullptr);
+    if (now.sa_handler == SIG_DFL || now.sa_handler == end_by) sigaction(signal, &action, nullptr);
   }
   return true;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/base/end_by_signal.h"
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"
 #include "trireme/base/words.h"

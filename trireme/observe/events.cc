@@ -139,6 +139,13 @@ void EventWriter::write_kept() {
   for (; !kept_.empty(); kept_.pop_front()) append(kept_.front());
 }
 
+void EventWriter::take_kept(std::deque<std::string> kept, long until) {
+  kept_ = std::move(kept);
+  std::erase_if(kept_, [&](const std::string& line) {
+    return step_of(parse(line)) > static_cast<double>(until);
+  });
+}
+
 void EventWriter::echo(const std::string& line) const {
   if (!echo_) return;
   std::fwrite(line.data(), 1, line.size(), stdout);

@@ -74,6 +74,10 @@ class EventWriter {
   /// ResourceError, and then keeps what it has not written.
   void keep(const Event& event);
   void write_kept();
+  /// For another EventWriter of the file: what is kept here, and will not be written.
+  std::deque<std::string> release_kept() noexcept { return std::exchange(kept_, {}); }
+  /// Keeps those of an earlier EventWriter whose step is at most `until`. Call it first.
+  void take_kept(std::deque<std::string> kept, long until);
   /// The number of events that keep() got and the file has not.
   std::size_t unwritten() const noexcept { return dropped_ + kept_.size(); }
 

@@ -69,6 +69,23 @@ TEST(Meeting, ARankOnAnotherHostSaysWhereItLooks) {
   std::remove(secret.c_str());
 }
 
+// A TFJob's pod that was started again while the others go on: rank 0 is in another meeting.
+TEST(Meeting, APodOfATFJobIsToldHowItWouldGetBack) {
+  const std::string secret = secret_file();
+  lines_of([&](const std::shared_ptr<Waiter>& waiter) {
+    RankEnvironment env = place_of(1, 2, /*one_host=*/false);
+    env.secret_file = secret;
+    env.meeting->admits_evaluator = true;
+    try {
+      SocketMeeting(env, waiter, seconds(3), {});
+      ADD_FAILURE() << "it met nobody";
+    } catch (const TimeoutError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("gets back into the job only if TRIREME_ELASTIC is set"));
+    }
+  });
+  std::remove(secret.c_str());
+}
+
 // The others may have one kind of address of rank 0's host, or the other.
 TEST(Meeting, RankZeroListensOnAddressesOfBothKinds) {
   const std::string secret = secret_file();

@@ -18,6 +18,23 @@ TEST(OwnAddress, IsOnTheWayToTheCoordinator) {
   EXPECT_EQ(own_address("127.0.0.1:4000", "", given), "10.1.2.3");
 }
 
+TEST(OwnAddress, IsLookedUpAgainIfTheNameServerIsAwayForAMoment) {
+  const auto nothing = [](const char*) { return std::nullopt; };
+  int times = 0, away = 3;
+  const LookUp look_up = [&](const char* host, const char* port, const addrinfo* hints,
+                             addrinfo** found) {
+    EXPECT_STREQ(host, "coordinator");
+    return ++times <= away ? EAI_AGAIN : getaddrinfo("::1", port, hints, found);
+  };
+  EXPECT_EQ(own_address("coordinator:4000", "", nothing, look_up), "::1");
+  EXPECT_EQ(times, 4);
+  away = 1'000'000;
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(own_address("coordinator:4000", "", nothing, look_up), "127.0.0.1");
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("host coordinator is not known"),
+            std::string::npos);
+}
+
 TEST(AddressForOthers, IsNotLoopbackWhereThereIsAnother) {
   const auto nothing = [](const char*) { return std::nullopt; };
   std::string other = "127.0.0.1";

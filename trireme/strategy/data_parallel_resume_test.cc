@@ -33,53 +33,43 @@ TEST(DataParallel, MetadataBeforeTheFirstStepChangeNothing) {
   });
 }
 
-// LibTorch's SGD takes the first gradient whole as its momentum, however large the dampening is. After
-// a momentum of zero it would take a part of it.
-TEST(DataParallel, AStateBeforeTheFirstStepChangesNoUpdate) {
-  const auto trained = [](const std::string& sync, bool saved, bool resumed) {
-    std::string hash;
-    testing::run_ranks(2, [&](testing::RankContext& rank) {
-      at::manual_seed(7);
-      Net net;
-      torch::optim::SGD sgd(net.parameters(),
-                            torch::optim::SGDOptions(0.1).momentum(0.9).dampening(0.5));
-      DataParallel parallel({.world = rank.world.get()}, net, sgd, {.sync = sync});
-      if (saved || resumed) parallel.state();
-      if (resumed) parallel.restored(parallel.metadata());
-      for (int step = 0; step < 3; ++step) {
-        mean_loss(net, 2 * step + rank.rank, 1).backward();
-        parallel.step();
-        if (saved) parallel.state();
-      }
-      if (rank.rank == 0) hash = parallel.weights_hash();
-    });
-    return hash;
-  };
-  for (const char* sync : {"plain", "zero1"}) {
-    const std::string without = trained(sync, false, false);
-    EXPECT_EQ(trained(sync, true, false), without) << sync;
-    EXPECT_EQ(trained(sync, true, true), without) << sync;
-  }
+enum class Before { Nothing, State, RestoredState, StateOfAnother };
+
+// The weights after three steps of two ranks; `before` is done before the first one.
+std::string hash_after(const std::string& sync, Before before, bool saves = false) {
+  std::string hash;
+  testing::run_ranks(2, [&](testing::RankContext& rank) {
+    at::manual_seed(7);
+    Net net;
+    torch::optim::SGD sgd(net.parameters(),
+                          torch::optim::SGDOptions(0.1).momentum(0.9).dampening(0.5));
+    const auto make = [&] {
+      return DataParallel({.world = rank.world.get()}, net, sgd, {.sync = sync});
+    };
+    if (before == Before::StateOfAnother) make().state();
+    DataParallel parallel = make();
+    if (before == Before::State || before == Before::RestoredState) parallel.state();
+    if (before == Before::RestoredState) parallel.restored(parallel.metadata());
+    for (int step = 0; step < 3; ++step) {
+      mean_loss(net, 2 * step + rank.rank, 1).backward();
+      parallel.step();
+      if (saves) parallel.state();
+    }
+    if (rank.rank == 0) hash = parallel.weights_hash();
+  });
+  return hash;
 }
 
-// The momentum of zeros that state() made must not outlive the DataParallel.
-TEST(DataParallel, AStateBeforeTheFirstStepChangesNoUpdateOfTheNextDataParallel) {
-  const auto trained = [](const std::string& sync, bool saved) {
-    std::string hash;
-    testing::run_ranks(2, [&](testing::RankContext& rank) {
-      at::manual_seed(7);
-      Net net;
-      torch::optim::SGD sgd(net.parameters(),
-                            torch::optim::SGDOptions(0.1).momentum(0.9).dampening(0.5));
-      if (saved) DataParallel({.world = rank.world.get()}, net, sgd, {.sync = sync}).state();
-      DataParallel parallel({.world = rank.world.get()}, net, sgd, {.sync = sync});
-      mean_loss(net, rank.rank, 1).backward();
-      parallel.step();
-      if (rank.rank == 0) hash = parallel.weights_hash();
-    });
-    return hash;
-  };
-  for (const char* sync : {"plain", "zero1"}) EXPECT_EQ(trained(sync, true), trained(sync, false));
+// LibTorch's SGD takes the first gradient whole as its momentum, however large the dampening is. After
+// a momentum of zero it would take a part of it. The momentum of zeros that state() makes must not
+// outlive the DataParallel, either.
+TEST(DataParallel, AStateBeforeTheFirstStepChangesNoUpdate) {
+  for (const char* sync : {"plain", "zero1"}) {
+    const std::string without = hash_after(sync, Before::Nothing);
+    EXPECT_EQ(hash_after(sync, Before::State, /*saves=*/true), without) << sync;
+    EXPECT_EQ(hash_after(sync, Before::RestoredState, /*saves=*/true), without) << sync;
+    EXPECT_EQ(hash_after(sync, Before::StateOfAnother), without) << sync;
+  }
 }
 
 // Resumes before the third batch: rank 0 takes part in it before its loop begins. So does one that

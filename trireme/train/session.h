@@ -2,8 +2,10 @@
 // while the job's ranks may change. train() runs the training on this rank.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "trireme/job/job.h"
 #include "trireme/observe/events.h"
@@ -39,7 +41,9 @@ struct Session {
   const RunData data;
   const bool simulated;
   Job job;
-  std::optional<observe::StepFigures> last_step = {};  // outlives a change of the ranks
+  // These outlive a change of the ranks.
+  std::optional<observe::StepFigures> last_step = {};
+  std::deque<std::string> unwritten_events = {};
 };
 
 /// Steps of a WorkerSpec::trial; the last one is measured.

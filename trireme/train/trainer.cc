@@ -275,6 +275,7 @@ class Trainer {
             .terminal = spec_.terminal,
             .ranks = joined_.size(),
             .goes_on = joined_.changes().epoch().number > 0 || joined_.joined_later(),
+            .unwritten = &session_.unwritten_events,
             .steps = static_cast<long>(settings_.steps),
             .first = first,
             .title = base_name(folder_.path()),

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
@@ -79,12 +78,7 @@ class ChildProcess {
   // Kills the rest of its group first, whose number can be reused from then on.
   launch::Exit reap() {
     kill(-pid_, SIGKILL);
-    int status = 0;
-    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
-    pid_ = -1;
-    if (WIFSIGNALED(status)) return {128 + WTERMSIG(status), WTERMSIG(status)};
-    return {WEXITSTATUS(status), 0};
+    return launch::await_end(std::exchange(pid_, -1));
   }
 
   const std::vector<std::string> command_;

@@ -1,6 +1,6 @@
-// Server 0 of a TFJob with enableDynamicWorker. No process of such a job is there for all the others
-// but its servers, so the coordinator is a process beside server 0: ps 0's process starts both,
-// passes signals on to the server, and starts a killed coordinator again.
+// Server 0 of an elastic TFJob. No process of such a job is there for all the others but its servers,
+// so the coordinator is a process beside server 0: ps 0's process starts both, passes signals on to
+// the server, and starts a killed coordinator again.
 #pragma once
 
 #include "trireme/base/config/config.h"

@@ -3,10 +3,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <utility>
 
 #include "trireme/base/check.h"
@@ -207,12 +205,7 @@ Exit KeptCoordinator::end_process() {
   if (pid_ < 0) return {.code = 1};       // it could not be started
   pollfd end{process_.get(), POLLIN, 0};  // the socket closes a moment earlier
   if (::poll(&end, 1, kEndMs) != 1) ::kill(pid_, SIGKILL);
-  int status = 0;
-  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-  }
-  pid_ = -1;
-  if (WIFSIGNALED(status)) return {128 + WTERMSIG(status), WTERMSIG(status)};
-  return {WEXITSTATUS(status), 0};
+  return await_end(std::exchange(pid_, -1));
 }
 
 // If the store is away when the process starts again, it is waited for.

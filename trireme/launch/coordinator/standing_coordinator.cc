@@ -1,7 +1,6 @@
 #include "trireme/launch/coordinator/standing_coordinator.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -119,9 +118,6 @@ StandingCoordinator::StandingCoordinator(const StandingOptions& options)
   // Throws before any process can come.
   if (options.alone == 0) static_cast<void>(ElasticGroup(elastic_, elastic_.max));
   options.store ? blocked_.emplace(std::initializer_list<int>{SIGUSR1}) : blocked_.emplace();
-  // The kernel drops signals for which process 1, a container's first, has no handler.
-  if (options.store && getpid() == 1)
-    for (const int one : {SIGINT, SIGTERM}) ::signal(one, end_by);
   waiter_ = RealWaiter::make(Duration::zero());
   in_context(waiter_, [this] { start(); });
   signals_ = std::make_shared<SignalSource>(*blocked_, [this](int signal) {

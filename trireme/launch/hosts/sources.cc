@@ -112,16 +112,14 @@ bool SignalSource::poll() {
   return true;
 }
 
-int stop_signal_for(int signal) noexcept { return signal == SIGINT ? SIGINT : SIGTERM; }
-
-void end_by(int signal) noexcept {
-  ::signal(signal, SIG_DFL);
-  sigset_t one;
-  sigemptyset(&one);
-  sigaddset(&one, signal);
-  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
-  raise(signal);
-  _exit(128 + signal);
+Exit await_end(pid_t child) {
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFSIGNALED(status)) return {128 + WTERMSIG(status), WTERMSIG(status)};
+  return {WEXITSTATUS(status), 0};
 }
+
+int stop_signal_for(int signal) noexcept { return signal == SIGINT ? SIGINT : SIGTERM; }
 
 }  // namespace trireme::inline v0::launch

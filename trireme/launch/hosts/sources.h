@@ -112,9 +112,10 @@ class SignalSource final : public DescriptorSource {
   std::function<void(int)> on_signal_;
 };
 
+/// Waits for the end of a child process.
+Exit await_end(pid_t child);
+
 /// The signal sent to the ranks: SIGINT for SIGINT, SIGTERM for all others.
 int stop_signal_for(int signal) noexcept;
-/// Ends this process by `signal`, even if it is blocked or handled.
-[[noreturn]] void end_by(int signal) noexcept;
 
 }  // namespace trireme::inline v0::launch

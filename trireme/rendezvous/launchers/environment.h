@@ -46,8 +46,8 @@ struct RankEnvironment {
   /// Workers (`workers` and `more_workers`) come at any time, train on their own, with servers, and
   /// meet nobody.
   bool on_its_own = false;
-  /// The coordinator is beside server 0, whose process starts it (`trireme train` in a TFJob with
-  /// enableDynamicWorker).
+  /// The coordinator is beside server 0, whose process starts it (`trireme train` in an elastic
+  /// TFJob).
   bool coordinator_beside_server = false;
   int restarts = 0;            // earlier processes that this one replaces
   int secret_descriptor = -1;  // -1: use secret_file

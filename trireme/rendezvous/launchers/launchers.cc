@@ -89,9 +89,12 @@ RankEnvironment read_own(const Getenv& get) {
   return rank;
 }
 
-std::optional<SparsePlace> sparse_place(const Getenv& get) {
+// A place in an elastic TFJob. If TF_CONFIG names all tasks, TRIREME_ELASTIC makes it one.
+std::optional<ElasticPlace> elastic_place(const Getenv& get) {
   const auto config = get("TF_CONFIG");
-  return config && !config->empty() ? parse_sparse_tf_config(*config) : std::nullopt;
+  const std::string elastic = get("TRIREME_ELASTIC").value_or("");
+  if (!config || config->empty()) return std::nullopt;
+  return parse_elastic_tf_config(*config, /*asked=*/!elastic.empty() && elastic != "0");
 }
 
 bool has_coordinator(const Getenv& get) { return !get("TRIREME_COORDINATOR").value_or("").empty(); }
@@ -103,20 +106,29 @@ std::string as_set(const Getenv& get, const char* name) {
 }
 
 // Refuses workers that nobody coordinates.
-void check_servers(const SparsePlace& place, const Getenv& get) {
+void check_servers(const ElasticPlace& place, const Getenv& get) {
   if (has_coordinator(get) || place.role == Role::Server || place.servers > 0) return;
+  const bool names_all = place.workers > 0;
   refuse_join(
-      "TF_CONFIG has a sparseCluster, which names " + place.name +
-          " and not all workers: it does not say how many ranks there are, and has no ps, "
-          "beside which the coordinator would be",
-      "Give the TFJob PS replicas, or leave enableDynamicWorker out of it. For workers that "
-      "come and go without servers, run `trireme coordinator`, and set "
-      "TRIREME_COORDINATOR and TRIREME_WORKERS in all pods.");
+      names_all
+          ? "TRIREME_ELASTIC is set, but TF_CONFIG has no ps, beside which the coordinator of "
+            "an elastic job would be"
+          : "TF_CONFIG has a sparseCluster, which names " + place.name +
+                " and not all workers: it does not say how many ranks there are, and has no "
+                "ps, beside which the coordinator would be",
+      std::string("Give the TFJob PS replicas, or ") +
+          (names_all ? "unset TRIREME_ELASTIC" : "leave enableDynamicWorker out of it") +
+          ". For workers that come and go without servers, run `trireme coordinator`, and set "
+          "TRIREME_COORDINATOR and TRIREME_WORKERS in all pods.");
+}
+
+int workers_of(const ElasticPlace& place, const Getenv& get) {
+  return number(get, "TRIREME_WORKERS", static_cast<int>(place.workers));
 }
 
 // Refuses numbers that are missing, or contradict TF_CONFIG.
-void check_numbers(const SparsePlace& place, const Getenv& get) {
-  const int workers = number(get, "TRIREME_WORKERS", 0);
+void check_numbers(const ElasticPlace& place, const Getenv& get) {
+  const int workers = workers_of(place, get);
   if (workers == 0)
     refuse_join("TF_CONFIG has a sparseCluster, which names " + place.name +
                     " and not all workers: it does not say how many ranks there are",
@@ -125,14 +137,13 @@ void check_numbers(const SparsePlace& place, const Getenv& get) {
                 "the TFJob.");
   const int servers = number(get, "TRIREME_SERVERS", static_cast<int>(place.servers));
   const std::string are = as_set(get, "TRIREME_SERVERS");
+  const std::string advice = "Set it to the number of PS replicas, in all pods.";
+  if (place.servers > 0 && static_cast<std::size_t>(servers) != place.servers)
+    refuse_join("TF_CONFIG names " + std::to_string(place.servers) + " ps, but " + are, advice);
   if (place.role == Role::Server) {
     if (place.index < static_cast<std::size_t>(servers)) return;
-    refuse_join("TF_CONFIG makes this process " + place.name + ", but " + are,
-                "Set it to the number of PS replicas, in all pods.");
+    refuse_join("TF_CONFIG makes this process " + place.name + ", but " + are, advice);
   }
-  if (place.servers > 0 && static_cast<std::size_t>(servers) != place.servers)
-    refuse_join("TF_CONFIG names " + std::to_string(place.servers) + " ps, but " + are,
-                "Set it to the number of PS replicas, in all pods.");
   const bool alone = get("TRIREME_ELASTIC").value_or("") == "workers";
   const int most = workers + (alone ? number(get, "TRIREME_MORE_WORKERS", 0) : 0);
   if (place.index >= static_cast<std::size_t>(most))
@@ -144,7 +155,7 @@ void check_numbers(const SparsePlace& place, const Getenv& get) {
 }
 
 // Refuses a server that does not know where the coordinator is.
-void check_first_server(const SparsePlace& place, const Getenv& get) {
+void check_first_server(const ElasticPlace& place, const Getenv& get) {
   if (has_coordinator(get) || !place.first_server.empty()) return;
   refuse_join("TF_CONFIG says that " + place.name + " is at " + place.own +
                   ", from which the address of ps 0, beside which the coordinator is, does not "
@@ -153,11 +164,10 @@ void check_first_server(const SparsePlace& place, const Getenv& get) {
               "Run `trireme coordinator`, and set TRIREME_COORDINATOR in all pods.");
 }
 
-// The variables of a process of a TFJob with enableDynamicWorker: TF_CONFIG's, then those that are
-// set.
-Getenv with_sparse(const SparsePlace& place, const Getenv& get) {
+// The variables of a process of an elastic TFJob: TF_CONFIG's, then those that are set.
+Getenv with_place(const ElasticPlace& place, const Getenv& get) {
   const bool server = place.role == Role::Server;
-  const std::string workers = std::to_string(number(get, "TRIREME_WORKERS", 0));
+  const std::string workers = std::to_string(workers_of(place, get));
   const std::string servers =
       std::to_string(number(get, "TRIREME_SERVERS", static_cast<int>(place.servers)));
   const std::string elastic = get("TRIREME_ELASTIC").value_or("");
@@ -168,6 +178,7 @@ Getenv with_sparse(const SparsePlace& place, const Getenv& get) {
       {"TRIREME_ROLE", server ? "server" : "worker"},
       {"TRIREME_RANK", std::to_string(place.index)},
       {"TRIREME_SIZE", server ? servers : workers},
+      {"TRIREME_WORKERS", workers},
       {"TRIREME_SERVERS", servers},
       {"TRIREME_LOCAL_RANK", get("TRIREME_LOCAL_RANK").value_or("0")},  // each pod counts as a host
       {"TRIREME_LOCAL_SIZE", get("TRIREME_LOCAL_SIZE").value_or("1")}};
@@ -177,14 +188,16 @@ Getenv with_sparse(const SparsePlace& place, const Getenv& get) {
   };
 }
 
-RankEnvironment from_sparse(const SparsePlace& place, const Getenv& get, std::string& why) {
+RankEnvironment from_elastic_tf_config(const ElasticPlace& place, const Getenv& get,
+                                       std::string& why) {
   why = describe(get, {"TRIREME_COORDINATOR", "TRIREME_ELASTIC", "TRIREME_WORKERS",
                        "TRIREME_MORE_WORKERS", "TRIREME_SERVERS"});
   why = "TF_CONFIG" + (why.empty() ? "" : ", " + why);
   check_servers(place, get);
   check_numbers(place, get);
   check_first_server(place, get);
-  RankEnvironment rank = read_own(with_sparse(place, get));
+  RankEnvironment rank = read_own(with_place(place, get));
+  rank.chief = place.chief;
   rank.coordinator_beside_server = !has_coordinator(get);
   return rank;
 }
@@ -192,7 +205,7 @@ RankEnvironment from_sparse(const SparsePlace& place, const Getenv& get, std::st
 std::optional<RankEnvironment> from_trireme_launch(const Getenv& get, std::string& why) {
   if (!has_coordinator(get)) return std::nullopt;
   if (!get("TRIREME_RANK"))
-    if (const auto place = sparse_place(get)) return from_sparse(*place, get, why);
+    if (const auto place = elastic_place(get)) return from_elastic_tf_config(*place, get, why);
   why = describe(get, {"TRIREME_COORDINATOR", "TRIREME_RANK", "TRIREME_SIZE"});
   return read_own(get);
 }
@@ -330,7 +343,7 @@ std::optional<RankEnvironment> from_tf_config(const Getenv& get, std::string& wh
   const auto config = get("TF_CONFIG");
   if (!config || config->empty()) return std::nullopt;
   why = "TF_CONFIG";
-  if (const auto place = parse_sparse_tf_config(*config)) return from_sparse(*place, get, why);
+  if (const auto place = elastic_place(get)) return from_elastic_tf_config(*place, get, why);
   auto rank = parse_tf_config(*config);
   return rank && rank->several() ? rank : std::nullopt;
 }

@@ -86,8 +86,11 @@ std::string secret_for(const RankEnvironment& env, const std::string& name) {
        .operation = "join",
        .peer = 0,
        .advice = "See rank 0's own last lines, that it runs on " + env.meeting->host +
-                 ", and that TRIREME_JOB_SECRET_FILE has the same content on all "
-                 "hosts."});
+                 ", and that TRIREME_JOB_SECRET_FILE has the same content on all hosts." +
+                 (env.meeting->admits_evaluator
+                      ? " A pod of a TFJob that is started again gets back into the job only if "
+                        "TRIREME_ELASTIC is set in all its pods."
+                      : "")});
 }
 
 }  // namespace

@@ -13,6 +13,11 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kNoEvaluator =
+    "Leave Evaluator out of a TFJob whose pods come and go, and run `trireme eval RUN --follow` in "
+    "a "
+    "pod of its own.";
+
 [[noreturn]] void refuse_tf_config(
     const std::string& what, const std::string& advice =
                                  "Correct TF_CONFIG, or unset it and start the program by `trireme "
@@ -211,6 +216,54 @@ void check_evaluator(const RankEnvironment& place) {
       "Run `trireme eval RUN` when it has trained, or give the job two workers.");
 }
 
+// The place of a process whose cluster names all others.
+ElasticPlace place_in_dense(const json& config, const Task& task) {
+  if (task.type == "evaluator")
+    refuse_tf_config("makes this process " + task.text() + ", and an elastic job has none",
+                     kNoEvaluator);
+  const Cluster cluster = cluster_of(config);
+  check_index(config, task);
+  const RankEnvironment place = place_of(cluster, task);
+  const auto index = static_cast<std::size_t>(place.rank);
+  const auto& own = place.role == Role::Server ? cluster.servers : cluster.ranks;
+  return {.name = task.text(),
+          .own = net::to_string(own[index]),
+          .role = place.role,
+          .chief = place.chief,
+          .index = index,
+          .workers = cluster.ranks.size(),
+          .servers = cluster.servers.size(),
+          .first_server = cluster.servers.empty() ? "" : net::to_string(cluster.servers.front())};
+}
+
+ElasticPlace place_in_sparse(const json& config, const Task& task) {
+  const bool server = task.type == "ps";
+  if (!server && task.type != "worker") {
+    refuse_tf_config("has a sparseCluster, which tells " + task.text() + " nothing of the others",
+                     task.type == "evaluator"
+                         ? kNoEvaluator
+                         : "Leave Chief and Master out of a TFJob with enableDynamicWorker: worker "
+                           "0 is rank 0.");
+  }
+  const std::string pointer =
+      "/sparseCluster/" + task.type + "/" + std::to_string(server ? 0 : task.index);
+  const json* const entry = find(config, pointer);
+  if (!entry) refuse_tf_config("makes this process " + task.text() + ", but has no " + pointer);
+  const net::Endpoint own = address_at(*entry, pointer);
+  ElasticPlace place{.name = task.text(),
+                     .own = net::to_string(own),
+                     .role = server ? Role::Server : Role::Worker,
+                     .index = task.index};
+  const std::vector<net::Endpoint> servers = servers_of_sparse(config);
+  if (server) {
+    place.first_server = first_server_by(own, task.index);
+  } else if (!servers.empty()) {
+    place.servers = servers.size();
+    place.first_server = net::to_string(servers.front());
+  }
+  return place;
+}
+
 }  // namespace
 
 std::optional<RankEnvironment> parse_tf_config(const std::string& text) {
@@ -229,37 +282,15 @@ std::optional<RankEnvironment> parse_tf_config(const std::string& text) {
   return place;
 }
 
-std::optional<SparsePlace> parse_sparse_tf_config(const std::string& text) {
+std::optional<ElasticPlace> parse_elastic_tf_config(const std::string& text, bool asked) {
   const json config = parse_json(text);
-  if (!config.is_object() || !find(config, "/sparseCluster")) return std::nullopt;
+  if (!config.is_object()) return std::nullopt;
+  const bool sparse = find(config, "/sparseCluster") != nullptr;
+  if (!sparse && !(asked && find(config, "/cluster"))) return std::nullopt;
   const Task task = task_of(config);
-  if (dense_from(config)) return std::nullopt;
-  const bool server = task.type == "ps";
-  if (!server && task.type != "worker") {
-    refuse_tf_config("has a sparseCluster, which tells " + task.text() + " nothing of the others",
-                     task.type == "evaluator"
-                         ? "Leave Evaluator out of a TFJob with enableDynamicWorker, and run "
-                           "`trireme eval RUN --follow` in a pod of its own."
-                         : "Leave Chief and Master out of a TFJob with enableDynamicWorker: worker "
-                           "0 is rank 0.");
-  }
-  const std::string pointer =
-      "/sparseCluster/" + task.type + "/" + std::to_string(server ? 0 : task.index);
-  const json* const entry = find(config, pointer);
-  if (!entry) refuse_tf_config("makes this process " + task.text() + ", but has no " + pointer);
-  const net::Endpoint own = address_at(*entry, pointer);
-  SparsePlace place{.name = task.text(),
-                    .own = net::to_string(own),
-                    .role = server ? Role::Server : Role::Worker,
-                    .index = task.index};
-  const std::vector<net::Endpoint> servers = servers_of_sparse(config);
-  if (server) {
-    place.first_server = first_server_by(own, task.index);
-  } else if (!servers.empty()) {
-    place.servers = servers.size();
-    place.first_server = net::to_string(servers.front());
-  }
-  return place;
+  const auto dense = sparse ? dense_from(config) : std::optional(config);
+  if (!dense) return place_in_sparse(config, task);
+  return asked ? std::optional(place_in_dense(*dense, task)) : std::nullopt;
 }
 
 }  // namespace trireme::inline v0::rendezvous

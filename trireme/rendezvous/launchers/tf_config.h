@@ -23,25 +23,29 @@ namespace trireme::inline v0::rendezvous {
 /// Throws ConfigError that names the faulty line and column, or JSON pointer.
 std::optional<RankEnvironment> parse_tf_config(const std::string& text);
 
-/// A place in a TFJob with enableDynamicWorker, whose workers come and go. TF_CONFIG tells a worker
-/// its own address and those of all servers, a server only its own:
+/// A place in an elastic TFJob, whose pods may be lost and come back. With enableDynamicWorker workers
+/// come and go, too, and TF_CONFIG tells a worker its own address and those of all servers, a server
+/// only its own:
 ///
 ///   {"sparseCluster": {"worker": {"1": "job-worker-1.ns.svc:2222"},
 ///                      "ps": ["job-ps-0.ns.svc:2222", ...]},
 ///    "task": {"type": "worker", "index": 1}}
 ///
 /// So it says neither how many workers there may be, nor, to a server, how many servers there are.
-struct SparsePlace {
-  std::string name;               // "worker 1", "ps 0"
-  std::string own;                // address
-  Role role = Role::Worker;       // Worker or Server
-  std::size_t index = 0;          // within the role
-  std::size_t servers = 0;        // that a worker is told of
+struct ElasticPlace {
+  std::string name;          // "worker 1", "ps 0"
+  std::string own;           // address
+  Role role = Role::Worker;  // Worker or Server
+  bool chief = false;
+  std::size_t index = 0;          // within the role; a chief is the first of the workers
+  std::size_t workers = 0;        // that TF_CONFIG names, if it names all; otherwise 0
+  std::size_t servers = 0;        // that this process is told of
   std::string first_server = {};  // server 0's address; empty: there is none, or it is not known
 };
 
-/// nullopt if the text has no "sparseCluster", or if that names workers 0 to n - 1, several of them,
-/// and so all. Throws as above, also for a chief or an evaluator, who are told nothing.
-std::optional<SparsePlace> parse_sparse_tf_config(const std::string& text);
+/// A TF_CONFIG that names several workers and all of them, 0 to n - 1, is an elastic job's only if that
+/// was `asked` for; nullopt otherwise. Throws as above, also for the evaluator, and for a chief in a
+/// "sparseCluster", who is told nothing.
+std::optional<ElasticPlace> parse_elastic_tf_config(const std::string& text, bool asked);
 
 }  // namespace trireme::inline v0::rendezvous

@@ -247,6 +247,51 @@ TEST(TFConfig, ASparseOneIsThePlaceInTheJobOfACoordinatorThatIsNamed) {
   EXPECT_EQ(place.size, 3);
 }
 
+// TRIREME_ELASTIC asks for it. All tasks and their number are known.
+TEST(TFConfig, ADenseOneMayBeAPlaceInAnElasticJob) {
+  const std::string cluster = R"("chief":["c:1"],"worker":["w0:1","w1:1"],"ps":["p0:1","p1:1"])";
+  const auto place_of = [&](const std::string& task, const Variables& others) {
+    return resolve_environment(from(joined(tf_config(task, cluster), others)));
+  };
+  const std::string worker = R"({"type":"worker","index":1})", ps = R"({"type":"ps","index":0})";
+  const Variables elastic{{"TRIREME_ELASTIC", "1"}};
+  RankEnvironment place = place_of(worker, elastic);
+  EXPECT_TRUE(place.elastic);
+  EXPECT_TRUE(place.coordinator_beside_server);
+  EXPECT_EQ(place.launcher, "");
+  EXPECT_FALSE(place.meeting);
+  EXPECT_EQ(place.coordinator, "p0:1");
+  EXPECT_EQ(place.rank, 2);
+  EXPECT_EQ(place.size, 3);
+  EXPECT_EQ(place.local_size, 1);
+  EXPECT_EQ(place.roles(), (Roles{.workers = 3, .servers = 2}));
+  EXPECT_TRUE(place_of(R"({"type":"chief","index":0})", elastic).chief);
+  place = place_of(ps, elastic);
+  EXPECT_TRUE(place.starts_coordinator());
+  EXPECT_EQ(place.process(), 3);
+  EXPECT_EQ(place.size, 2);
+  place = place_of(
+      worker,
+      {{"TRIREME_ELASTIC", "workers"}, {"TRIREME_WORKERS", "2"}, {"TRIREME_MORE_WORKERS", "1"}});
+  EXPECT_TRUE(place.on_its_own);
+  EXPECT_EQ(place.roles(), (Roles{.workers = 2, .servers = 2, .more_workers = 1}));
+  EXPECT_TRUE(place_of(worker, {{"TRIREME_ELASTIC", "0"}}).meeting);
+  EXPECT_EQ(place_of(worker, joined(elastic, {{"TRIREME_COORDINATOR", "gpt:29400"}})).coordinator,
+            "gpt:29400");
+  const std::string both = R"("worker":["w0:1","w1:1"])";
+  const std::pair<Variables, const char*> refused[] = {
+      {tf_config(worker, both), "TRIREME_ELASTIC is set, but TF_CONFIG has no ps"},
+      {tf_config(R"({"type":"evaluator","index":0})", cluster), "`trireme eval RUN --follow`"},
+      {tf_config(R"({"type":"worker","index":2})", cluster), "/cluster/worker has 2 entries"},
+      {joined(tf_config(ps, cluster), {{"TRIREME_SERVERS", "3"}}),
+       "names 2 ps, but TRIREME_SERVERS=3"}};
+  for (const auto& [variables, words] : refused)
+    EXPECT_THAT(refusal_of(joined(variables, elastic)), HasSubstr(words));
+  place = resolve_environment(from(
+      joined(tf_config(worker, both), joined(elastic, {{"TRIREME_COORDINATOR", "gpt:29400"}}))));
+  EXPECT_EQ(place.roles(), Roles{.workers = 2});
+}
+
 TEST(TFConfig, ASparseOneThatLeavesTheJobOpenIsRefused) {
   const std::string server = server_alone("job-ps-1.ns.svc:2222");
   const std::pair<Variables, const char*> cases[] = {

@@ -48,6 +48,7 @@ Report::Report(const RunFolder& folder, ReportOptions options)
       stragglers_(options_.ranks) {
   if (options_.silent) return;
   events_.echo_to_stdout(options_.json);
+  if (options_.unwritten) events_.take_kept(std::exchange(*options_.unwritten, {}), options_.first);
   const auto begin = [&](Output& output, const auto& open) {
     options_.goes_on ? attempt(output, open) : open();
   };
@@ -70,6 +71,7 @@ Report::~Report() {
   if (events_.unwritten() > 0)
     observe::warning(counted(events_.unwritten(), "event") + " could not be written to " +
                      folder_.events());
+  if (options_.unwritten && !options_.silent) *options_.unwritten = events_.release_kept();
 }
 
 void Report::open_events() {

@@ -3,10 +3,11 @@
 //
 // With `json`, standard output has events only, and printed lines go to standard error. A file that
 // cannot be written any more, for example on a full disk, does not end the training: a warning says
-// so once. Events are kept in memory until they can be written, or this object is destroyed.
+// so once. Events are kept in memory until they can be written.
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,9 @@ struct ReportOptions {
   bool silent = false, json = false, terminal = false;
   int ranks = 1;
   bool goes_on = false;  // a training under way: its files are not needed to begin, either
+  /// Events that the run's Report before could not write, and then those that this one could not; if
+  /// null, they are lost with it.
+  std::deque<std::string>* unwritten = nullptr;
   Duration open_again = std::chrono::seconds(10);  // between attempts to open events.jsonl
   long steps = 0, first = 0;         // steps of the whole run (0 = not known); steps done before
   std::string title, subtitle;       // of the plot

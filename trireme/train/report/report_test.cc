@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
@@ -20,6 +21,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using train::Report;
+using train::ReportOptions;
 using train::RunFolder;
 
 class ReportTest : public ::testing::Test {
@@ -89,20 +91,33 @@ TEST_F(ReportTest, FilesThatCannotBeWrittenAreOnlyAWarning) {
   EXPECT_TRUE(fs::is_regular_file(folder_.plot()));
 }
 
-// The limit RLIMIT_FSIZE stands for a full disk.
+// While it lives, no file grows beyond `bytes`, as if the disk were full.
+class FullDisk {
+ public:
+  explicit FullDisk(std::uintmax_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+    struct rlimit small = before_;
+    small.rlim_cur = bytes;
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  }
+  ~FullDisk() {
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before_), 0);
+    std::signal(SIGXFSZ, handler_);
+  }
+
+ private:
+  void (*const handler_)(int);
+  struct rlimit before_ {};
+};
+
 TEST_F(ReportTest, EventsWaitInMemoryForADiskThatIsFull) {
   Report report(folder_, {.steps = 200});
   add_steps(report, 1, 40);
-  struct rlimit before {};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  struct rlimit small = before;
-  small.rlim_cur = fs::file_size(folder_.events()) + 10;
   ::testing::internal::CaptureStderr();
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  add_steps(report, 41, 100);
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  std::signal(SIGXFSZ, handler);
+  {
+    const FullDisk full(fs::file_size(folder_.events()) + 10);
+    add_steps(report, 41, 100);
+  }
   EXPECT_EQ(observe::read_history(folder_.events()).training.size(), 40u);
   add_steps(report, 101, 101);
   const std::string said = ::testing::internal::GetCapturedStderr();
@@ -110,6 +125,29 @@ TEST_F(ReportTest, EventsWaitInMemoryForADiskThatIsFull) {
   EXPECT_THAT(said, AllOf(HasSubstr(failed), HasSubstr(folder_.events() + " is written again")));
   EXPECT_EQ(said.find(failed), said.rfind(failed)) << "once: " << said;
   EXPECT_EQ(observe::read_history(folder_.events()).training.size(), 101u);
+}
+
+// The ranks of an elastic job change, and go on after an earlier step.
+TEST_F(ReportTest, EventsWaitForTheNextReportOfTheRun) {
+  std::deque<std::string> unwritten;
+  ::testing::internal::CaptureStderr();
+  {
+    auto before = std::make_unique<Report>(folder_, ReportOptions{.unwritten = &unwritten});
+    add_steps(*before, 1, 10);
+    const FullDisk full(fs::file_size(folder_.events()) + 10);
+    add_steps(*before, 11, 20);
+    before.reset();
+  }
+  EXPECT_EQ(unwritten.size(), 10u);
+  const Report silent(folder_, {.silent = true, .unwritten = &unwritten});
+  Report report(folder_, {.goes_on = true, .unwritten = &unwritten, .steps = 200, .first = 18});
+  EXPECT_TRUE(unwritten.empty());
+  add_steps(report, 19, 30);
+  ::testing::internal::GetCapturedStderr();
+  const auto training = observe::read_history(folder_.events()).training;
+  ASSERT_EQ(training.size(), 30u);
+  for (std::size_t i = 0; i < training.size(); ++i)
+    EXPECT_EQ(training[i].first, static_cast<double>(i + 1));
 }
 
 TEST_F(ReportTest, ATrainingUnderWayBeginsWithoutItsFiles) {
