@@ -115,5 +115,8 @@ if(TRIREME_LIBTORCH)
   list(FILTER libraries INCLUDE REGEX "^/")
   list(TRANSFORM libraries REPLACE "^.*/lib([^/]+)\\.so$" "-l\\1")
   list(JOIN libraries " " TRIREME_TORCH_FLAGS)
+  string(REGEX MATCH "^([0-9]+)\\.([0-9]+)" TRIREME_BUILT_WITH "${Torch_VERSION}")   # trireme/trireme.h compares
+  set(TRIREME_LIBTORCH_MAJOR ${CMAKE_MATCH_1})
+  set(TRIREME_LIBTORCH_MINOR ${CMAKE_MATCH_2})
   trireme_pkg_config(trireme ${torch_modules})
 endif()

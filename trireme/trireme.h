@@ -3,6 +3,17 @@
 // without LibTorch include trireme/job.h.
 #pragma once
 
+// pkg-config's flags name the LibTorch that Trireme was built with. The classes of another minor
+// version may differ. CMake's find_package() compares the versions itself.
+#ifdef TRIREME_LIBTORCH_MINOR
+#include <torch/version.h>
+#if TORCH_VERSION_MAJOR != TRIREME_LIBTORCH_MAJOR || TORCH_VERSION_MINOR != TRIREME_LIBTORCH_MINOR
+#error \
+    "Trireme was built with another minor version of LibTorch than that of <torch/version.h>: \
+name the former by pkg-config --define-variable=torch=FOLDER, or build Trireme again."
+#endif
+#endif
+
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/cli/torch/app.h"
 #include "trireme/input/batches.h"

@@ -68,6 +68,12 @@ class Bench(unittest.TestCase):
             with open(path) as file:
                 self.assertIn('algorithm = "ring"', file.read())
 
+    def test_a_table_that_is_absent_is_named_once(self):
+        done = run("--ranks", "2", "--sizes", "8B", "--seconds", "0.001")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("TRIREME_TUNING names /nowhere/tuning.toml"), 1,
+                         done.stderr)
+
     def refused(self, *arguments, words, under=()):
         done = run(*arguments, under=under)
         text = done.stdout + done.stderr

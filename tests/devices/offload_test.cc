@@ -84,6 +84,30 @@ TEST_F(Offload, ActivationsLeaveTheDevice) {
   EXPECT_EQ(store->bytes(), 16 << 20);
 }
 
+// A micro-batch that is a view of a data set does not take the data set with it.
+TEST_F(Offload, ASmallViewGoesToTheHostAlone) {
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  const at::Device device = tensor::at_device({DeviceKind::Other, 0});
+  const at::Tensor all = at::linspace(-2, 2, 1 << 18).view({4096, 64}).to(device);
+  const auto gradient = [&](memory::ActivationStore* store, std::int64_t rows) {
+    const at::Tensor a = at::ones({rows, 64}, device).requires_grad_(),
+                     part = all.narrow(0, 3, rows);
+    const at::Tensor b = at::ones({rows, 64}, device).requires_grad_();
+    const auto block = [&](const at::Tensor& x) { return a.mul(x).add(b.mul(x.view_as(x))); };
+    at::Tensor y = store != nullptr ? store->run(block, part) : block(part);
+    if (store != nullptr)
+      for (int later = 0; later < 3; ++later)  // the part leaves the device
+        y = store->run([](const at::Tensor& x) { return x.mul(1); }, y);
+    y.sum().backward();
+    return tensor::on_host(at::stack({a.grad(), b.grad()}));
+  };
+  for (const std::int64_t rows : {256, 2}) {
+    const auto store = memory::make_activation_store(memory::kOnHost, device);
+    EXPECT_TRUE(at::equal(gradient(store.get(), rows), gradient(nullptr, rows)));
+    EXPECT_EQ(store->bytes(), rows == 2 ? 0 : 256 * 64 * 4);
+  }
+}
+
 // Backward ends before it reads the last block that was fetched, and its graph goes.
 TEST_F(Offload, WhatNobodyReadsIsFetchedBeforeItsMemoryGoes) {
   c10::AutogradState::get_tls_state().set_multithreading_enabled(false);

@@ -11,6 +11,7 @@ refuses every call. Faults are posted to /_faults as a JSON list of {"method", "
   503, 500, 501    the status, with S3's words
   412              a condition of the request does not hold
   removed          the object is removed before the request is forwarded
+  given up         all uploads to the bucket are given up before the request is forwarded
   silent           no answer, until the client closes the connection
   reset            the connection is closed before the request is forwarded
   lost             the request is forwarded, and the connection closed instead of the answer
@@ -192,6 +193,8 @@ class Front(http.server.BaseHTTPRequestHandler):
             body = bytes([body[0] ^ 1]) + body[1:]
         if fault == "removed":
             ask_moto("DELETE", self.path, {"Authorization": self.headers["Authorization"]})
+        if fault == "given up":
+            give_up(self.path.split("/")[1], {"Authorization": self.headers["Authorization"]})
         pages = fault in ("page", "same page", "last page")
         if pages:
             self.path += "&max-keys=3"
@@ -219,8 +222,18 @@ class Front(http.server.BaseHTTPRequestHandler):
 def ask_moto(method, path, headers={}):
     moto = http.client.HTTPConnection(*Front.moto)
     moto.request(method, path, headers=headers)
-    assert moto.getresponse().status < 300
+    response = moto.getresponse()
+    content = response.read()
+    assert response.status < 300
     moto.close()
+    return content
+
+
+def give_up(bucket, headers):
+    uploads = ElementTree.fromstring(ask_moto("GET", f"/{bucket}?uploads=", headers)).iter()
+    for key, upload in [(one.findtext("{*}Key"), one.findtext("{*}UploadId"))
+                        for one in uploads if one.tag.endswith("}Upload")]:
+        ask_moto("DELETE", f"/{bucket}/{key}?uploadId={upload}", headers)
 
 
 def start():

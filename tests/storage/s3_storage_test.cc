@@ -449,6 +449,27 @@ TEST_F(S3LockTest, OfTwoDraftsOfAFolderTheLaterOneIsPublished) {
   folder().verify(10);
 }
 
+// As if it hung at each removal: a draft that was given up meanwhile removes nothing more.
+TEST_F(S3LockTest, ADraftThatWasGivenUpRemovesNothingOfItsSuccessor) {
+  const auto begin = [&] {
+    return location().storage->begin("s3://models/runs/a/step-00000010", "");
+  };
+  const std::string given_up =
+      R"([{"kind": "given up", "method": "DELETE", "contains": "safetensors", "times": 1}])";
+  for (const bool leftovers : {true, false}) {
+    const std::string folder = leftovers ? "runs/a/step-00000007/" : "runs/a/step-00000010/";
+    std::unique_ptr<Draft> draft;
+    if (!leftovers) draft = begin();
+    for (const char* file : {kModelFile, kStateFile}) client_->put(folder + file, {});
+    service_.inject(given_up);
+    if (leftovers) draft = begin();
+    draft.reset();
+    EXPECT_EQ(service_.injected(), 1);
+    EXPECT_THAT(keys(), ElementsAre(folder + kStateFile));
+    client_->remove(folder + kStateFile);
+  }
+}
+
 TEST_F(S3LockTest, TheEndOfAJobDoesNotWaitForAServiceThatIsAway) {
   for (const std::string kind : {"503", "silent"}) {
     SCOPED_TRACE(kind);

@@ -12,6 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/group_of_all.h"
 #include "trireme/comm/texts.h"
+#include "trireme/storage/saved_tensors.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/device.h"
 
@@ -37,17 +38,39 @@ using Row = MemoryCopies::Row;
 
 constexpr std::size_t kAlignment = 64;
 
-json to_json(const Row& row) {
-  return {row.part, row.name, static_cast<int>(row.dtype), row.shape, row.begin, row.end};
+bool same_tensor(const Row& a, const Row& b) {
+  return a.name == b.name && a.part == b.part && a.dtype == b.dtype && a.shape == b.shape;
 }
 
-Row row_from(const json& from) {
-  return {.part = from[0].get<std::string>(),
-          .name = from[1].get<std::string>(),
-          .dtype = static_cast<DType>(from[2].get<int>()),
-          .shape = from[3].get<std::vector<std::int64_t>>(),
-          .begin = from[4].get<std::int64_t>(),
-          .end = from[5].get<std::int64_t>()};
+// A tensor that is cut by columns has very many rows, but one run.
+json runs_of(const std::vector<Row>& rows) {
+  std::vector<std::pair<const Row*, storage::Run>> runs;
+  for (const Row& row : rows)
+    if (runs.empty() || !same_tensor(*runs.back().first, row) ||
+        !runs.back().second.take(row.begin, row.end))
+      runs.push_back({&row, {row.begin, row.end - row.begin, 0, 1}});
+  json table = json::array();
+  for (const auto& [row, run] : runs)
+    table.push_back({row->part, row->name, static_cast<int>(row->dtype), row->shape, run.begin,
+                     run.length, run.stride, run.count});
+  return table;
+}
+
+std::vector<Row> rows_from(const json& table) {
+  std::vector<Row> rows;
+  for (const json& from : table) {
+    Row row{.part = from[0].get<std::string>(),
+            .name = from[1].get<std::string>(),
+            .dtype = static_cast<DType>(from[2].get<int>()),
+            .shape = from[3].get<std::vector<std::int64_t>>()};
+    const storage::Run run{from[4], from[5], from[6], from[7]};
+    for (std::int64_t i = 0; i < run.count; ++i) {
+      row.begin = run.begin + i * run.stride;
+      row.end = row.begin + run.length;
+      rows.push_back(row);
+    }
+  }
+  return rows;
 }
 
 // Gives the rows their offsets; returns the bytes of all.
@@ -191,16 +214,13 @@ void MemoryCopies::settle() noexcept {
 // Exchanges the tables of all ranks, and derives from them what each one sends where.
 void MemoryCopies::lay_out(std::vector<Row> rows) {
   const int rank = job_.rank(), size = job_.size();
-  json table = json::array();
-  for (const Row& row : rows) table.push_back(to_json(row));
-  const json mine{{"host", job_.host_name()}, {"rows", table}};
+  const json mine{{"host", job_.host_name()}, {"rows", runs_of(rows)}};
   std::vector<std::string> hosts;
   std::vector<std::vector<Row>> all;
   for (const std::string& text : comm::exchange_texts(mine.dump(), job_.world(), "memory copies")) {
     const json other = json::parse(text);
     hosts.push_back(other["host"].get<std::string>());
-    all.emplace_back();
-    for (const json& row : other["rows"]) all.back().push_back(row_from(row));
+    all.push_back(rows_from(other["rows"]));
   }
   const Holders holders(all, leaving_);
   auto layout = std::make_shared<Layout>();

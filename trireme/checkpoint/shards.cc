@@ -46,6 +46,12 @@ struct Filling {
   std::size_t bytes() const { return shard.load ? saved->bytes() : shard.local.nbytes(); }
 };
 
+bool is_saved(const NamedShard& shard, const std::string& part,
+              const storage::SavedTensors& tensors) {
+  const auto [file, key] = place_of(part, shard);
+  return tensors.find(file, key) != nullptr;
+}
+
 Filling filling_of(const NamedShard& shard, const std::string& part,
                    const storage::SavedTensors& tensors, const std::string& folder) {
   const auto [file, key] = place_of(part, shard);
@@ -158,7 +164,8 @@ bool restore(const Parts& parts, const storage::Manifest& manifest,
     storage::SavedTensors tensors(folder, manifest);
     std::vector<Filling> fillings;
     for (const auto& [part, shard] : shards)
-      fillings.push_back(filling_of(shard, part, tensors, path));
+      if (!shard.optional || is_saved(shard, part, tensors))
+        fillings.push_back(filling_of(shard, part, tensors, path));
     refuse_leftovers(tensors, storage::kModelFile, path, wanted,
                      [&](const std::string&) { return parts.count(storage::kModelPart) > 0; });
     refuse_leftovers(tensors, storage::kStateFile, path, wanted, [&](const std::string& key) {

@@ -154,6 +154,17 @@ TEST_F(ShardsTest, SaysWhatDoesNotFit) {
   EXPECT_EQ(refusal({{"train", &saved}, {"data", &fewer}}, {{"train", &saved}}), "accepted");
 }
 
+TEST_F(ShardsTest, AnOptionalTensorMayBeAbsent) {
+  NamedShard optional = whole("optimizer/s", at::full({1}, 7));
+  optional.optional = true;
+  Part without({whole("w", at::zeros({2}))}), wanted({whole("w", at::ones({2})), optional});
+  EXPECT_EQ(refusal({{"train", &without}}, {{"train", &wanted}}), "accepted");
+  EXPECT_EQ(wanted.state()[1].local.item<float>(), 7);
+  Part with({whole("w", at::zeros({2})), whole("optimizer/s", at::full({1}, 3))});
+  EXPECT_EQ(refusal({{"train", &with}}, {{"train", &wanted}}), "accepted");
+  EXPECT_EQ(wanted.state()[1].local.item<float>(), 3);
+}
+
 // The error names the optimizers, not the first tensor that is missing.
 TEST_F(ShardsTest, TheStateOfAnotherOptimizerIsNamed) {
   Part saved({whole("w", at::zeros({2})), whole("optimizer/w.exp_avg", at::zeros({2}))},

@@ -106,16 +106,9 @@ class Store : public std::enable_shared_from_this<Store> {
 
   TensorKeeper::Return keep(const at::Tensor& tensor, const std::shared_ptr<Parcel>& parcel) {
     if (!can_be_stored(tensor, at::kCPU)) return {};
-    const bool part = is_small_part(tensor) && !recent_.find(tensor);
-    const at::Tensor kept = part ? copy_of_part(tensor) : tensor;
-    const SavedView view(tensor, kept);
-    if (kept.storage().nbytes() < kSmallestStored)
-      return [kept, view] {
-        view.check();
-        return kept;
-      };
-    return [self = shared_from_this(), slot = slot_of(kept, parcel), parcel, view] {
-      return self->read(slot, *parcel, view);
+    const auto store = [&](const at::Tensor& stored) { return slot_for(stored, parcel); };
+    return [self = shared_from_this(), parcel, kept = recent_.keep(tensor, store)] {
+      return self->read(kept, *parcel);
     };
   }
 
@@ -148,11 +141,9 @@ class Store : public std::enable_shared_from_this<Store> {
     bell_.notify_all();
   }
 
-  std::shared_ptr<Slot> slot_of(const at::Tensor& tensor, const std::shared_ptr<Parcel>& parcel) {
-    if (auto slot = recent_.find(tensor)) return slot;
-    const auto slot = std::make_shared<Slot>(
+  std::shared_ptr<Slot> slot_for(const at::Tensor& tensor, const std::shared_ptr<Parcel>& parcel) {
+    auto slot = std::make_shared<Slot>(
         file, levels, Storage::reclaim_copy(tensor.storage().unsafeGetStorageImpl()));
-    recent_.add(tensor, slot);
     ++parcel->unwritten;
     {
       const std::lock_guard lock(mutex_);
@@ -176,8 +167,11 @@ class Store : public std::enable_shared_from_this<Store> {
     if (fault_ != 0) file->refuse("activations cannot be written", fault_);
   }
 
-  at::Tensor read(const std::shared_ptr<Slot>& slot, Parcel& parcel, const SavedView& view) {
+  at::Tensor read(const RecentSlots<Slot>::Kept& kept, Parcel& parcel) {
+    const SavedView& view = kept.view;
     view.check();
+    if (kept.held->copy.defined()) return kept.held->copy;
+    const std::shared_ptr<Slot>& slot = kept.held->slot;
     if (!parcel.read.exchange(true)) {
       {
         const std::lock_guard lock(mutex_);

@@ -323,6 +323,22 @@ TEST(ActivationFile, StoresTheElementsOfASmallViewOnly) {
   }
 }
 
+TEST(ActivationFile, ASmallViewThatTwoNodesSaveIsWrittenOnce) {
+  const at::Tensor all = filled({4096, 64}, "all");
+  const auto gradient = [&](ActivationFile* file) {
+    const at::Tensor a = filled({256, 64}, "a").requires_grad_(true);
+    const at::Tensor b = filled({256, 64}, "b").requires_grad_(true);
+    const Function block = [&](const at::Tensor& x) { return a * x + b * x.view_as(x); };
+    const at::Tensor y =
+        file != nullptr ? file->run(block, all.narrow(0, 3, 256)) : block(all.narrow(0, 3, 256));
+    y.sum().backward();
+    return at::stack({a.grad(), b.grad()});
+  };
+  ActivationFile file(kFolder);
+  EXPECT_TRUE(at::equal(gradient(&file), gradient(nullptr)));
+  EXPECT_EQ(file.bytes(), 256 * 64 * 4);
+}
+
 TEST(ActivationFile, SaysThatTheDiskIsFull) {
   const FullDisk full;
   const std::string said = refusal([] {

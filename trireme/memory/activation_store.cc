@@ -127,9 +127,8 @@ class HostActivations final : public ActivationStore {
         : store(own_store), parcel(std::move(own_parcel)) {}
     Return keep(const at::Tensor& tensor) override {
       if (!can_be_stored(tensor, store.copies_->streams.device().type())) return {};
-      return [slot = store.slot_of(tensor, *parcel), own = parcel, view = SavedView(tensor)] {
-        return read(*slot, *own, view);
-      };
+      const auto stored = [&](const at::Tensor& one) { return store.slot_for(one, *parcel); };
+      return [own = parcel, kept = store.recent_.keep(tensor, stored)] { return read(kept, *own); };
     }
     HostActivations& store;
     const std::shared_ptr<HostParcel> parcel;
@@ -155,20 +154,19 @@ class HostActivations final : public ActivationStore {
       if (const auto slot = one.lock(); slot && !slot->wanted) slot->original.reset();
   }
 
-  std::shared_ptr<HostSlot> slot_of(const at::Tensor& tensor, HostParcel& parcel) {
-    if (auto slot = recent_.find(tensor)) return slot;
-    const auto slot = std::make_shared<HostSlot>(
+  std::shared_ptr<HostSlot> slot_for(const at::Tensor& tensor, HostParcel& parcel) {
+    auto slot = std::make_shared<HostSlot>(
         copies_, Storage::reclaim_copy(tensor.storage().unsafeGetStorageImpl()));
-    recent_.add(tensor, slot);
     parcel.slots.push_back(slot);
     return slot;
   }
 
-  static at::Tensor read(HostSlot& slot, HostParcel& parcel, const SavedView& view) {
-    view.check();
-    c10::Storage storage = slot.storage();
+  static at::Tensor read(const RecentSlots<HostSlot>::Kept& kept, HostParcel& parcel) {
+    kept.view.check();
+    if (kept.held->copy.defined()) return kept.held->copy;
+    c10::Storage storage = kept.held->slot->storage();
     if (!std::exchange(parcel.read, true)) want(parcel.before.lock());
-    return view.over(std::move(storage));
+    return kept.view.over(std::move(storage));
   }
 
   // Backward needs the parcel next.

@@ -84,6 +84,18 @@ struct Casts {
   at::ScalarType to;
 };
 
+// While it lives, autocast keeps no casts of weights: a cast that was made without gradients would
+// be used again where they are needed, until the outermost region ends.
+class CastsNotKept {
+ public:
+  CastsNotKept() { at::autocast::set_autocast_cache_enabled(false); }
+  ~CastsNotKept() { at::autocast::set_autocast_cache_enabled(kept_); }
+  CastsNotKept(const CastsNotKept&) = delete;
+
+ private:
+  const bool kept_ = at::autocast::is_autocast_cache_enabled();
+};
+
 // The state of the first run that the second one needs.
 struct Rerun final : torch::CustomClassHolder {
   Forward forward;
@@ -138,6 +150,7 @@ class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
     (void)anchor;
     ctx->save_for_backward(inputs.vec());
     ctx->saved_data["rerun"] = c10::IValue::make_capsule(rerun);
+    const CastsNotKept without_gradients;
     return rerun->forward(inputs.vec());
   }
 

@@ -76,6 +76,23 @@ Outcome train(bool again, bool autocast = false) {
   return outcome;
 }
 
+// A weight that is used outside of the part, too, and in a backward pass in autocast's region.
+TEST(Recompute, UnderAutocastAWeightGetsAllItsGradients) {
+  const auto gradient = [](bool again) {
+    const at::Tensor weight = at::ones({4, 6}).requires_grad_(true);
+    const at::Tensor x = at::ones({2, 6}).requires_grad_(true);
+    const Autocast casts;
+    const auto forward = [&](const at::Tensor& in) { return at::linear(in, weight); };
+    for (const bool outside : {true, false}) {
+      const at::Tensor y = again ? recompute(forward, x) : forward(x);
+      (outside ? y.sum() + forward(x).sum() : y.sum()).backward();
+    }
+    return weight.grad();
+  };
+  EXPECT_TRUE(at::equal(gradient(false), at::full({4, 6}, 6)));
+  EXPECT_TRUE(at::equal(gradient(true), gradient(false)));
+}
+
 void expect_equal(const Outcome& one, const Outcome& other) {
   ASSERT_EQ(one.tensors.size(), other.tensors.size());
   for (std::size_t i = 0; i < one.tensors.size(); ++i)

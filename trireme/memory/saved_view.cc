@@ -26,20 +26,24 @@ bool is_small_part(const at::Tensor& tensor) {
   return tensor.is_non_overlapping_and_dense() && tensor.nbytes() <= tensor.storage().nbytes() / 8;
 }
 
-at::Tensor copy_of_part(const at::Tensor& tensor) {
+std::int64_t offset_in_copy(const at::Tensor& tensor) {
   constexpr std::uintptr_t kAlignment = 64;  // of memory that LibTorch allocates
-  const c10::AutoGradMode no_grad(false);
   const auto address = reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr());
-  const auto offset = static_cast<std::int64_t>(address % kAlignment / tensor.itemsize());
+  return static_cast<std::int64_t>(address % kAlignment / tensor.itemsize());
+}
+
+at::Tensor copy_of_part(const at::Tensor& tensor) {
+  const c10::AutoGradMode no_grad(false);
+  const std::int64_t offset = offset_in_copy(tensor);
   return at::empty({offset + tensor.numel()}, tensor.options().requires_grad(false))
       .as_strided(tensor.sizes(), tensor.strides(), offset)
       .copy_(tensor.detach());
 }
 
-SavedView::SavedView(const at::Tensor& tensor, const at::Tensor& kept)
+SavedView::SavedView(const at::Tensor& tensor, std::int64_t own_offset)
     : sizes(tensor.sizes().vec()),
       strides(tensor.strides().vec()),
-      offset(kept.storage_offset()),
+      offset(own_offset),
       options(tensor.options().requires_grad(false)),
       counter(tensor.unsafeGetTensorImpl()->version_counter()),
       version(counter.current_version()) {}

@@ -165,6 +165,59 @@ TEST(DataParallel, AnOptimizerOfTheLastLayerAloneGoesOn) {
   });
 }
 
+struct OwnState : torch::optim::OptimizerCloneableParamState<OwnState> {};
+
+// Has LibTorch's type, and a state of its own.
+class OwnSgd final : public torch::optim::SGD {
+ public:
+  using SGD::SGD;
+  at::Tensor step(LossClosure /*closure*/ = nullptr) override {
+    for (const at::Tensor& parameter : param_groups()[0].params()) {
+      if (!parameter.grad().defined()) continue;
+      auto& slot = state()[parameter.unsafeGetTensorImpl()];
+      if (!slot) slot = std::make_unique<OwnState>();
+      EXPECT_NE(dynamic_cast<OwnState*>(slot.get()), nullptr);
+      at::Tensor(parameter).data().sub_(parameter.grad(), 0.1);
+    }
+    return {};
+  }
+};
+
+TEST(DataParallel, ADerivedOptimizerMakesAStateOfItsOwnTypeAfterALoad) {
+  testing::run_ranks(1, [](testing::RankContext& rank) {
+    std::string metadata;
+    for (const bool resumes : {false, true}) {
+      Net net;
+      OwnSgd sgd(net.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+      DataParallel parallel({.world = rank.world.get()}, net, sgd);
+      for (const NamedShard& shard : parallel.state())
+        EXPECT_EQ(shard.optional, shard.name.starts_with("optimizer/")) << shard.name;
+      if (resumes) parallel.restored(metadata);
+      mean_loss(net, 0, 1).backward();
+      EXPECT_TRUE(parallel.step());
+      for (const NamedShard& shard : parallel.state())
+        EXPECT_EQ(shard.name.find("optimizer/first"), std::string::npos) << "is not LibTorch's";
+      metadata = parallel.metadata();
+    }
+  });
+}
+
+// Such as one that logs.
+class DerivedAdam final : public torch::optim::Adam {
+ public:
+  using Adam::Adam;
+  at::Tensor step(LossClosure closure = nullptr) override { return Adam::step(closure); }
+};
+
+TEST(DataParallel, ADerivedOptimizerWithTheStateOfLibTorchsGoesOn) {
+  testing::run_ranks(2, [](testing::RankContext& rank) {
+    const auto names = expect_equal_bits_after_a_resume(rank, 0.5, [](Net& net) {
+      return std::make_unique<DerivedAdam>(net.parameters(), torch::optim::AdamOptions(1e-2));
+    });
+    EXPECT_TRUE(names.contains("optimizer/first.weight.exp_avg"));
+  });
+}
+
 struct Strided : torch::nn::Module {
   Strided() {
     conv = register_module("conv", torch::nn::Conv2d(3, 4, 3));

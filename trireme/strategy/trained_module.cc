@@ -207,12 +207,14 @@ std::vector<NamedShard> TrainedModule::own_state() {
   const auto slices = sync_->owned();
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const auto& [name, parameter] = tensors_.trainable[slices[i].parameter];
-    if (lacks_momentum(optimizer_, updated(i))) made_.insert(i);
+    if (lacks_state(optimizer_, updated(i))) made_.insert(i);
+    const bool of_unknown_type = made_.contains(i) && is_derived(optimizer_);
     for (const auto& [kind, tensor] : state_tensors(optimizer_, updated(i))) {
       NamedShard shard = tensor::whole_shard("optimizer/" + name + "." + kind, tensor);
       shard.shape = parameter.sizes().vec();
       shard.begin = slices[i].begin;
       shard.end = slices[i].end;
+      shard.optional = of_unknown_type;
       state.push_back(std::move(shard));
     }
   }
@@ -252,8 +254,10 @@ std::int64_t TrainedModule::optimizer_updates() {
 void TrainedModule::restored(std::int64_t steps, std::int64_t optimizer_updates) {
   steps_ = steps;
   if (remote_) return remote_->set_step_count(optimizer_updates);
+  // The checkpoint has no state of a derived optimizer whose state has a type of its own.
+  const bool all_saved = steps > 0 && !is_derived(optimizer_);
   std::erase_if(made_,
-                [&](std::size_t i) { return steps > 0 || has_momentum(optimizer_, updated(i)); });
+                [&](std::size_t i) { return all_saved || has_momentum(optimizer_, updated(i)); });
   for (std::size_t i = 0; i < sync_->owned().size(); ++i)
     set_updates(optimizer_, updated(i), optimizer_updates);
 }

@@ -104,7 +104,7 @@ class TrainedModule {
   std::shared_ptr<ps::RowStore> rows_;           // of embeddings on servers; null: none
   std::unique_ptr<ParameterSync> sync_;
   std::int64_t steps_ = 0;
-  // Slices whose momentum own_state() made before SGD's first update, which makes its own.
+  // Slices whose state own_state() made before the first update; the optimizer makes its own there.
   std::set<std::size_t> made_;
 };
 

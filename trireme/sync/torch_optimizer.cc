@@ -8,6 +8,9 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
+#include <algorithm>
+#include <typeinfo>
+
 #include "trireme/base/error.h"
 #include "trireme/base/words.h"
 
@@ -262,10 +265,18 @@ void make_expected_state(Optimizer& optimizer, const at::Tensor& parameter) {
   if (is<torch::optim::Adagrad>(optimizer)) adagrad_tensors(optimizer, parameter);
 }
 
-bool lacks_momentum(Optimizer& optimizer, const at::Tensor& parameter) {
+bool is_derived(const Optimizer& optimizer) {
+  const auto& type = typeid(optimizer);
+  return name_of(optimizer) != kOther && type != typeid(torch::optim::SGD) &&
+         type != typeid(torch::optim::Adam) && type != typeid(torch::optim::AdamW) &&
+         type != typeid(torch::optim::RMSprop) && type != typeid(torch::optim::Adagrad);
+}
+
+bool lacks_state(Optimizer& optimizer, const at::Tensor& parameter) {
   const auto& kept = optimizer.state();
-  return is<torch::optim::SGD>(optimizer) &&
-         options_of<torch::optim::SGDOptions>(optimizer, parameter).momentum() != 0 &&
+  const bool momentum = is<torch::optim::SGD>(optimizer) &&
+                        options_of<torch::optim::SGDOptions>(optimizer, parameter).momentum() != 0;
+  return (momentum || is_derived(optimizer)) &&
          kept.find(parameter.unsafeGetTensorImpl()) == kept.end();
 }
 
@@ -276,9 +287,10 @@ bool dampens(Optimizer& optimizer, const at::Tensor& parameter) {
 }
 
 bool has_momentum(Optimizer& optimizer, const at::Tensor& parameter) {
-  if (!is<torch::optim::SGD>(optimizer)) return false;
-  const Named named = sgd_tensors(optimizer, parameter);
-  return !named.empty() && named.front().second.count_nonzero().item<std::int64_t>() > 0;
+  const Named named = state_tensors(optimizer, parameter);
+  return std::any_of(named.begin(), named.end(), [](const auto& one) {
+    return one.second.count_nonzero().template item<std::int64_t>() > 0;
+  });
 }
 
 // Must not make a state: LibTorch's optimizers treat one that exists as complete.

@@ -49,12 +49,15 @@ void make_expected_state(torch::optim::Optimizer& optimizer, const at::Tensor& p
 /// state of another type. They change no update, except where SGD dampens().
 std::vector<std::pair<std::string, at::Tensor>> state_tensors(torch::optim::Optimizer& optimizer,
                                                               const at::Tensor& parameter);
-/// Whether SGD with momentum has no momentum of the parameter yet. False for other optimizers.
-bool lacks_momentum(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
+/// Whether the optimizer's class is derived from one of these. Its state may have another type.
+bool is_derived(const torch::optim::Optimizer& optimizer);
+/// Whether the parameter has no state yet, and one that state_tensors() makes would not do for the
+/// first update: the optimizer is SGD with momentum, or is_derived().
+bool lacks_state(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
 /// Whether SGD's first update of the parameter depends on whether a momentum of zeros exists. With
 /// dampening the update takes the whole gradient as momentum if there is none, and else a part.
 bool dampens(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
-/// Whether SGD's momentum of the parameter has an element other than zero.
+/// Whether a tensor of the parameter's state has an element other than zero.
 bool has_momentum(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
 /// The number of updates, as Adam's bias correction counts them; 0 if the optimizer counts none.
 std::int64_t updates(torch::optim::Optimizer& optimizer, const at::Tensor& parameter);

@@ -29,6 +29,8 @@ struct NamedShard {
   std::function<void(const at::Tensor& saved)> load = {};
   /// Training does not change the tensor, so a checkpoint may keep the previous checkpoint's file.
   bool frozen = false;
+  /// Loading leaves it as it is if the checkpoint has no such tensor.
+  bool optional = false;
 };
 
 /// Everything a Checkpointer saves. Called at a step boundary on every rank.

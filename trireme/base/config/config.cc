@@ -242,22 +242,29 @@ const Key* Schema::find(std::string_view name) const noexcept {
 std::string Schema::nearest(std::string_view name) const {
   std::string best;
   std::size_t least = std::numeric_limits<std::size_t>::max();
+  const auto compare = [&](const Key& key, std::string_view word, std::string_view meant,
+                           std::size_t extra) {
+    constexpr std::size_t kSlips = 6;  // of which a word may consist
+    const std::size_t edits = edit_distance(word, meant), cost = 2 * edits + extra;
+    const bool near = edits <= std::max(kSlips, std::max(word.size(), meant.size()) / 2);
+    if (!near || cost >= least) return;
+    least = cost;
+    best = key.name;
+  };
   for (const Key& key : keys_) {
-    // A missing table ("learning_rate") costs one edit, however long the table's name is.
-    const std::size_t whole = 2 * edit_distance(name, key.name);
-    const std::size_t last = 2 * edit_distance(last_part(name), last_part(key.name)) + 1;
-    if (const std::size_t cost = std::min(whole, last); cost < least) {
-      least = cost;
-      best = key.name;
-    }
+    compare(key, name, key.name, 0);
+    // A missing table ("learning_rate") costs half an edit, however long the table's name is.
+    compare(key, last_part(name), last_part(key.name), 1);
   }
   return best;
 }
 
 const Key& Schema::at(std::string_view name, const std::string& where) const {
   if (const Key* key = find(name)) return *key;
-  refuse_config(where + ": there is no key " + std::string(name),
-                "Did you mean " + nearest(name) + "? " + help_config() + " lists every key.");
+  const std::string meant = nearest(name);
+  refuse_config(
+      where + ": there is no key " + std::string(name),
+      (meant.empty() ? "" : "Did you mean " + meant + "? ") + help_config() + " lists every key.");
 }
 
 std::string Schema::help() const {

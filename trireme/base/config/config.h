@@ -47,7 +47,8 @@ class Schema {
   Schema& add(Key key);
   const std::vector<Key>& keys() const noexcept { return keys_; }
   const Key* find(std::string_view name) const noexcept;
-  /// The key most similar to `name`: fewest edits to it or to its part after the last dot.
+  /// The key most similar to `name`: fewest edits to it or to its part after the last dot. Empty if
+  /// every key differs in more than six letters and more than half of them.
   std::string nearest(std::string_view name) const;
   /// Throws ConfigError if `name` is not a key. `where` is "file:line" or "--set".
   const Key& at(std::string_view name, const std::string& where) const;

@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 config::Schema schema() {
   config::Schema schema;
@@ -76,6 +77,12 @@ TEST(Config, UnknownKeyNamesFileLineAndNearest) {
   EXPECT_THAT(refused_text("[train]\nreproducible = true\nlearning_rat = 1\n"),
               AllOf(HasSubstr("dir/job.toml:3"), HasSubstr("train.learning_rat"),
                     HasSubstr("Did you mean train.learning_rate?")));
+}
+
+TEST(Config, AKeyThatIsFarFromAllIsNotCompared) {
+  EXPECT_THAT(refused_text("[train]\nnumber_of_transformer_blocks = 1\n"),
+              AllOf(HasSubstr("there is no key train.number_of_transformer_blocks"),
+                    Not(HasSubstr("Did you mean")), HasSubstr("lists every key")));
 }
 
 TEST(Config, ForgottenTableIsFound) {

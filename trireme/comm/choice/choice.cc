@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
+#include <cstdlib>
 
 #include "trireme/base/words.h"
 #include "trireme/comm/choice/cost.h"
 #include "trireme/comm/rounds/registry.h"
+#include "trireme/observe/log.h"
 #include "trireme/plan/communication.h"
 
 namespace trireme::inline v0::comm {
@@ -113,6 +115,17 @@ std::string Chooser::explain(OpKind kind, std::size_t bytes, std::uint32_t total
 }
 
 std::string read_tuning_file(const std::string& path) { return plan::read_tuning_file(path); }
+
+std::string read_tuning_file() {
+  static std::atomic_flag said;
+  std::string text = read_tuning_file(plan::tuning_path());
+  const char* const named = std::getenv("TRIREME_TUNING");
+  if (text.empty() && named != nullptr && *named != '\0' && !said.test_and_set())
+    observe::warning("TRIREME_TUNING names " + std::string(named) +
+                     ", where no table can be read: typical times choose the algorithms (`trireme "
+                     "bench comm --tune` writes a table)");
+  return text;
+}
 
 std::shared_ptr<const plan::Tuning> parse_tuning(std::string_view text, const std::string& path) {
   if (text.empty()) return nullptr;

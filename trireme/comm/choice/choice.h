@@ -61,7 +61,10 @@ class Chooser {
 };
 
 /// The text of a tuning table; empty if there is no such file.
-std::string read_tuning_file(const std::string& path = plan::tuning_path());
+std::string read_tuning_file(const std::string& path);
+/// The text of the table at plan::tuning_path(). If TRIREME_TUNING names one that cannot be read, a
+/// warning says so, once in a process.
+std::string read_tuning_file();
 /// Null for an empty text; ConfigError, naming `path`, if it cannot be parsed.
 std::shared_ptr<const plan::Tuning> parse_tuning(std::string_view text,
                                                  const std::string& path = plan::tuning_path());

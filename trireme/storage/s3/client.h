@@ -86,6 +86,8 @@ class S3Client {
   void complete_upload(const Upload& upload, const std::vector<std::string>& etags);
   /// False if the upload was given up before, or is complete.
   bool abort_upload(const Upload& upload);
+  /// Whether the upload is neither complete nor given up.
+  bool is_open(const Upload& upload);
   std::vector<Upload> open_uploads(const std::string& prefix);
 
   const std::string& bucket() const noexcept { return bucket_; }

@@ -5,9 +5,9 @@
 //
 // A Claim keeps jobs on one prefix apart. A job may hang after it has checked its claim, so the
 // service helps: every file is an upload in parts, the manifest's upload begins with its draft, and
-// a new draft gives up all other uploads. A job that hung since then can complete none of its own.
-// Only a job that hangs between a check and the very next request, for as long as a lock lasts, can
-// disturb the files of its successor.
+// a new draft gives up all other uploads. A job that hung since then can complete none of its own,
+// and a draft that was given up removes nothing more. Only a job that hangs between a check and the
+// very next request, for as long as a lock lasts, can disturb the files of its successor.
 #include <cstdlib>
 #include <optional>
 #include <set>
@@ -34,10 +34,10 @@ class S3Draft final : public Draft {
     if (!joined) manifest_ = client_->begin_upload(key_ + "/" + kManifestFile);
   }
   ~S3Draft() override {
+    if (!manifest_) return;  // published, or joined
     try {
-      if (!manifest_ || !client_->abort_upload(*manifest_))
-        return;  // published, joined, or given up by a newer draft
-      for (const std::string& key : client_->list(key_ + "/")) client_->remove(key);
+      remove(client_->list(key_ + "/"));
+      client_->abort_upload(*manifest_);
     } catch (...) {  // the next draft removes them
     }
   }
@@ -61,9 +61,24 @@ class S3Draft final : public Draft {
         *manifest_, {client_->put_part(*manifest_, 1, std::as_bytes(std::span(manifest)))});
     manifest_.reset();
   }
+  /// Removes objects one by one, until a newer draft gives this one up.
+  void remove(const std::vector<std::string>& keys) const {
+    for (const std::string& key : keys) {
+      if (is_given_up()) return;
+      client_->remove(key);
+    }
+  }
   bool owns(const Upload& upload) const { return manifest_ && upload.id == manifest_->id; }
 
  private:
+  bool is_given_up() const {
+    try {
+      return !client_->is_open(*manifest_);
+    } catch (const Refusal&) {  // the policy may not allow to ask
+      return false;
+    }
+  }
+
   const std::shared_ptr<S3Client> client_;
   const std::string key_, scheme_;
   std::optional<Upload> manifest_;  // null: joined, or published
@@ -151,12 +166,14 @@ class S3Storage final : public Storage {
     for (const Upload& upload : client_->open_uploads(prefix))
       if (is_of_checkpoint(upload.key, prefix) && !draft.owns(upload))
         client_->abort_upload(upload);
-    const std::vector<std::string> keys = client_->list(prefix);
+    std::vector<std::string> keys = client_->list(prefix);
     std::set<std::string> complete;
     for (const std::string& key : keys)
       if (last_part(key) == kManifestFile) complete.insert(folder_of(key));
-    for (const std::string& key : keys)
-      if (is_of_checkpoint(key, prefix) && !complete.contains(folder_of(key))) client_->remove(key);
+    std::erase_if(keys, [&](const std::string& key) {
+      return !is_of_checkpoint(key, prefix) || complete.contains(folder_of(key));
+    });
+    draft.remove(keys);
   }
 
   const std::shared_ptr<S3Client> client_;

@@ -65,6 +65,13 @@ bool S3Client::abort_upload(const Upload& upload) {
   return response.status != kNotFound;
 }
 
+bool S3Client::is_open(const Upload& upload) {
+  const Response response =
+      call({.url = url(upload.key, "max-parts=1&uploadId=" + percent_encoded(upload.id))},
+           "look at the upload of " + upload.key);
+  return response.status != kNotFound;
+}
+
 std::vector<Upload> S3Client::open_uploads(const std::string& prefix) {
   std::vector<Upload> uploads;
   const std::string own = "prefix=" + percent_encoded(prefix) + "&";

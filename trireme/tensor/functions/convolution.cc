@@ -2,19 +2,18 @@
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/convolution_backward.h>
 
-#include "trireme/tensor/flat_math.h"
 #include "trireme/tensor/functions/autograd.h"
 #include "trireme/tensor/functions/functions.h"
+#include "trireme/tensor/functions/implementations.h"
 #include "trireme/tensor/products/kernel_table.h"
 
 namespace trireme::inline v0::tensor {
 namespace {
 
 // As in linear layers (gemm.h). Devices multiply 16-bit operands themselves.
-bool in_fp32(const at::Tensor& x) {
-  if (implementation_of(x) != Implementation::Kernels) return false;
-  return x.scalar_type() == at::kHalf ||
-         (x.scalar_type() == at::kBFloat16 && kernel_table().linear_bf16 == Library::Widened);
+bool in_fp32(at::ScalarType type) {
+  return type == at::kHalf ||
+         (type == at::kBFloat16 && kernel_table().linear_bf16 == Library::Widened);
 }
 
 // Keeps the 16-bit operands for backward, not their copies in fp32.
@@ -25,6 +24,7 @@ class WidenedConvolution : public torch::autograd::Function<WidenedConvolution> 
     ctx->save_for_backward({x, weight});
     ctx->saved_data["stride"] = stride;
     ctx->saved_data["padding"] = padding;
+    const NoAutocast types_as_given;
     return at::conv2d(x.to(at::kFloat), weight.to(at::kFloat), {}, stride, padding)
         .to(x.scalar_type());
   }
@@ -49,7 +49,9 @@ class WidenedConvolution : public torch::autograd::Function<WidenedConvolution> 
 
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, std::int64_t stride,
                        std::int64_t padding) {
-  if (in_fp32(x)) return WidenedConvolution::apply(x, weight, stride, padding);
+  if (by_kernels(x))
+    if (const at::Tensor cast = cast_by_autocast(x); in_fp32(cast.scalar_type()))
+      return WidenedConvolution::apply(cast, cast_by_autocast(weight), stride, padding);
   return at::conv2d(x, weight, {}, stride, padding);
 }
 

@@ -1,6 +1,7 @@
-// Refuses second derivatives, and says which implementation of the functions computes.
+// Refuses second derivatives, casts as autocast does, and says which implementation computes.
 #include "trireme/tensor/functions/functions.h"
 
+#include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
 
 #include "trireme/base/error.h"
@@ -8,6 +9,7 @@
 #include "trireme/tensor/flat_math.h"
 #include "trireme/tensor/functions/implementations.h"
 #include "trireme/tensor/functions/second_derivative.h"
+#include "trireme/tensor/functions/typed.h"
 
 namespace trireme::inline v0::tensor {
 
@@ -28,6 +30,13 @@ bool by_kernels(const at::Tensor& tensor) {
 bool by_gpu_kernels(const at::Tensor& tensor) {
   return !by_kernels(tensor) && tensor.scalar_type() != at::kDouble &&
          GpuKernels::of(tensor) != nullptr;
+}
+
+at::Tensor cast_by_autocast(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.scalar_type() == at::kDouble ||
+      !at::autocast::is_autocast_enabled(at::kCPU))
+    return tensor;
+  return tensor.to(at::autocast::get_autocast_dtype(at::kCPU));
 }
 
 }  // namespace trireme::inline v0::tensor

@@ -27,9 +27,10 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 /// cross_entropy_sum(). On a device the result may be the first columns of a wider matrix.
 at::Tensor logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-/// x [B, in, H, W] convolved with weight [out, in, K, K] of the same type, without a bias. On the CPU
-/// in fp16, and in bf16 where the kernel table says Widened, the operands are converted to fp32 and
-/// the result, like each gradient, is rounded once.
+/// x [B, in, H, W] convolved with weight [out, in, K, K] of the same type, without a bias; both are
+/// cast to autocast's type first while it is enabled. On the CPU in fp16, and in bf16 where the
+/// kernel table says Widened, the operands are converted to fp32, and the result and the gradients
+/// are rounded once.
 at::Tensor convolution(const at::Tensor& x, const at::Tensor& weight, std::int64_t stride,
                        std::int64_t padding);
 

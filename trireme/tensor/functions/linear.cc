@@ -1,5 +1,4 @@
 // Linear layers and GELU: one graph node each, no transposed copies.
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/sum.h>
 
@@ -119,15 +118,6 @@ class GatedFunction : public torch::autograd::Function<GatedFunction> {
     return {dx, Variable()};
   }
 };
-
-// Autocast casts the operands of at::linear(), but not of fp64. Not through its cache: a copy that
-// was made without gradients would be used again where they are needed.
-at::Tensor cast_by_autocast(const at::Tensor& tensor) {
-  if (!tensor.defined() || tensor.scalar_type() == at::kDouble ||
-      !at::autocast::is_autocast_enabled(at::kCPU))
-    return tensor;
-  return tensor.to(at::autocast::get_autocast_dtype(at::kCPU));
-}
 
 at::Tensor run_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       bool gelu) {

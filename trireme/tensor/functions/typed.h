@@ -48,6 +48,9 @@ inline at::Tensor or_undefined(const std::optional<at::Tensor>& tensor) {
   return tensor.value_or(at::Tensor());
 }
 
+/// Casts as autocast on the CPU casts operands of products, and never fp64. Not through its cache: a
+/// copy that was made without gradients would be used again where they are needed.
+at::Tensor cast_by_autocast(const at::Tensor& tensor);
 /// While it lives, autocast converts no operands of this thread's LibTorch operations.
 struct NoAutocast : c10::impl::ExcludeDispatchKeyGuard {
   NoAutocast() : ExcludeDispatchKeyGuard(c10::autocast_dispatch_keyset) {}

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "trireme/tensor/autocast.h"
 #include "trireme/tensor/flat_math.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/products/gemm.h"
@@ -84,6 +85,23 @@ TEST(WidenedConvolution, In16BitsIsFp32sRoundedOnce) {
       expect_rounded(got.y, wanted.y, type);
       expect_rounded(got.dx, wanted.dx, type);
       expect_rounded(got.dweight, wanted.dweight, type);
+    }
+  }
+}
+
+// Autocast would convert the operands in fp32 back.
+TEST(WidenedConvolution, UnderAutocastIsThatOfCastOperands) {
+  const Bf16ProductsBy widened(Library::Widened);
+  const at::Tensor x = at::randn({4, 6, 8, 8}), weight = at::randn({10, 6, 3, 3});
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor dy = random({4, 10, 8, 8}, type);
+    const ConvolutionResults wanted = convolve(x.to(type), weight.to(type), dy, 1);
+    const Autocast casts(at::kCPU, type);
+    for (const at::Tensor& input : {x, x.to(type)}) {
+      const ConvolutionResults got = convolve(input, weight, dy, 1);
+      expect_rounded(got.y, wanted.y, type);
+      expect_rounded(got.dx, wanted.dx, input.scalar_type());
+      expect_rounded(got.dweight, wanted.dweight, at::kFloat);
     }
   }
 }

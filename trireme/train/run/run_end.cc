@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/observe/events.h"
 #include "trireme/train/config/schema.h"
@@ -34,10 +35,13 @@ std::function<bool()> stays_ended(const RunFolder& folder) {
     const TimePoint now = steady_now();
     if (!looked || now - *looked >= kLookEvery) {
       looked = now;
-      const std::optional<RunEnd> end = run_end(folder);
-      if (!end) ended.reset();
-      if (end && !ended) ended = now;
-      if (end) timeout = end->timeout;
+      try {
+        const std::optional<RunEnd> end = run_end(folder);
+        if (!end) ended.reset();
+        if (end && !ended) ended = now;
+        if (end) timeout = end->timeout;
+      } catch (const ResourceError&) {  // the storage is away: the next look finds out
+      }
     }
     return ended && now - *ended >= timeout;
   };

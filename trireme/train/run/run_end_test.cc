@@ -10,7 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/base/error.h"
 #include "trireme/storage/folder.h"
+#include "trireme/storage/forwarding_file_system_test.h"
 #include "trireme/train/config/schema.h"
 
 namespace trireme::train::run_end_test {
@@ -64,6 +66,16 @@ TEST_F(RunEndTest, MayBeEarly) {
   EXPECT_TRUE(end->early);
   save(8);
   EXPECT_FALSE(run_end(folder_));
+}
+
+// As of a bucket that is away for a while.
+TEST_F(RunEndTest, AStorageThatIsAwaySaysNothing) {
+  configure({"train.steps=6", "timeout=2.5"});
+  save(6);
+  const auto storage = std::make_shared<storage::AskedFileSystem>();
+  storage->asked = [] { throw ResourceError("the storage is away", {.operation = "list"}); };
+  const std::function<bool()> ended = stays_ended(RunFolder(folder_.path(), storage));
+  EXPECT_FALSE(ended());
 }
 
 }  // namespace
