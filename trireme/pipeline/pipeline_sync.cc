@@ -65,7 +65,7 @@ const PipelineSync::TiedParameter* PipelineSync::first_held(std::uint32_t parame
   return first == held_.end() ? nullptr : &*first;
 }
 
-// Differs from every Link's tag (none has part 0xff), and between stages and parameters, since
+// Differs from every StageLink's tag (none has part 0xff), and between stages and parameters, since
 // ranks with several stages give and take sums in different orders.
 std::uint32_t PipelineSync::tag(int from, std::uint32_t parameter) const {
   const auto place = std::lower_bound(tied_.begin(), tied_.end(), parameter) - tied_.begin();
