@@ -58,21 +58,21 @@ TEST(Memory, OfZero3InAPipelineIsThePlans) {
   const auto measured = numerics::measure_memory(4, std::chrono::seconds(200), "measure_pipeline");
   ASSERT_EQ(measured.size(), kSchedules.size());
   for (const auto& [schedule, bytes] : measured) {
-    plan::Job job{.name = "stack",
-                  .parameters = kShape.blocks * kShape.block_parameters(),
-                  .batch = numerics::kMemoryMicroBatches,
-                  .micro = 1,
-                  .steps = 2,
-                  .owners = 2,
-                  .shards_gradients = true,
-                  .shards_weights = true,
-                  .largest_blocks = 2 * kShape.block_parameters(),
-                  .pipeline = 2,
-                  .schedule = schedule,
-                  .ranks = 4,
-                  .transport = "shm",
-                  .algorithm = "auto",
-                  .bucket_bytes = kShape.bucket_bytes()};
+    plan::PlannedJob job{.name = "stack",
+                         .parameters = kShape.blocks * kShape.block_parameters(),
+                         .batch = numerics::kMemoryMicroBatches,
+                         .micro = 1,
+                         .steps = 2,
+                         .owners = 2,
+                         .shards_gradients = true,
+                         .shards_weights = true,
+                         .largest_blocks = 2 * kShape.block_parameters(),
+                         .pipeline = 2,
+                         .schedule = schedule,
+                         .ranks = 4,
+                         .transport = "shm",
+                         .algorithm = "auto",
+                         .bucket_bytes = kShape.bucket_bytes()};
     const plan::Memory memory = plan::make_plan(job).memory;
     const auto state = static_cast<double>(memory.weights + memory.gradients + memory.optimizer);
     const auto moving = static_cast<double>(memory.moving);

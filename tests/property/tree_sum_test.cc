@@ -142,7 +142,7 @@ RC_GTEST_PROP(TreeSumProperty, ThePlanCountsTheOpenSumsOfAnyRanks, ()) {
   const int ranks = *in_range(1, 20).as("ranks");
   const std::uint32_t total = draw_total();
   RC_PRE(total >= static_cast<std::uint32_t>(ranks));
-  const plan::Job job{.parameters = 1, .batch = total, .micro = 1, .ranks = ranks};
+  const plan::PlannedJob job{.parameters = 1, .batch = total, .micro = 1, .ranks = ranks};
   RC_ASSERT(plan::make_plan(job).open_sums == parallel::slots_needed(total, ranks));
 }
 

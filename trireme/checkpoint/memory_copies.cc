@@ -100,7 +100,7 @@ class Holders {
           held_[row.tensor()].push_back({row.begin, {row.end, rank}, {}});
     for (auto& [tensor, rows] : held_) {
       std::sort(rows.begin(), rows.end(),
-                [](const Held& a, const Held& b) { return a.begin < b.begin; });
+                [](const RowReach& a, const RowReach& b) { return a.begin < b.begin; });
       for (std::size_t i = 1; i < rows.size(); ++i) join(rows[i], rows[i - 1]);
     }
   }
@@ -111,9 +111,9 @@ class Holders {
     if (found == held_.end()) return false;
     const auto after =
         std::upper_bound(found->second.begin(), found->second.end(), row.begin,
-                         [](std::int64_t begin, const Held& one) { return begin < one.begin; });
+                         [](std::int64_t begin, const RowReach& one) { return begin < one.begin; });
     if (after == found->second.begin()) return false;
-    const Held& held = *std::prev(after);
+    const RowReach& held = *std::prev(after);
     return (held.first.rank == rank ? held.second : held.first).end >= row.end;
   }
 
@@ -124,11 +124,11 @@ class Holders {
   };
   // A row. `first`: the furthest end of all rows that begin no later, and its rank. `second`: the
   // furthest end on any other rank.
-  struct Held {
+  struct RowReach {
     std::int64_t begin;
     Reach first, second;
   };
-  static void join(Held& into, const Held& before) {
+  static void join(RowReach& into, const RowReach& before) {
     for (const Reach& one : {before.first, before.second}) {
       if (one.end > into.first.end) {
         if (into.first.rank != one.rank) into.second = into.first;
@@ -139,7 +139,7 @@ class Holders {
     }
   }
 
-  std::map<std::string, std::vector<Held>> held_;
+  std::map<std::string, std::vector<RowReach>> held_;
 };
 
 // The next ranks after `rank`, first those on other hosts.

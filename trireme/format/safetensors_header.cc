@@ -18,15 +18,15 @@ class Handler final : public json::json_sax_t {
   std::size_t position() const { return position_; }
 
   bool start_object(std::size_t) override {
-    if (place_ == Place::Start) {
-      place_ = Place::Top;
+    if (place_ == Position::Start) {
+      place_ = Position::Top;
       return true;
     }
-    if (place_ != Place::Top) return refuse("an object is not allowed here");
+    if (place_ != Position::Top) return refuse("an object is not allowed here");
     if (key_ == "__metadata__") {
-      place_ = Place::Metadata;
+      place_ = Position::Metadata;
     } else {
-      place_ = Place::Entry;
+      place_ = Position::Entry;
       header_.entries.push_back({.name = key_});
       entry_keys_.clear();
     }
@@ -34,19 +34,19 @@ class Handler final : public json::json_sax_t {
   }
 
   bool end_object() override {
-    if (place_ == Place::Entry && entry_keys_.size() != 3) {
+    if (place_ == Position::Entry && entry_keys_.size() != 3) {
       return refuse("\"" + header_.entries.back().name + "\" needs dtype, shape and data_offsets");
     }
-    place_ = place_ == Place::Top ? Place::End : Place::Top;
+    place_ = place_ == Position::Top ? Position::End : Position::Top;
     return true;
   }
 
   bool key(std::string& key) override {
-    std::set<std::string>& seen = place_ == Place::Top     ? names_
-                                  : place_ == Place::Entry ? entry_keys_
-                                                           : metadata_keys_;
+    std::set<std::string>& seen = place_ == Position::Top     ? names_
+                                  : place_ == Position::Entry ? entry_keys_
+                                                              : metadata_keys_;
     if (!seen.insert(key).second) return refuse("the key \"" + key + "\" is there twice");
-    if (place_ == Place::Entry && key != "dtype" && key != "shape" && key != "data_offsets") {
+    if (place_ == Position::Entry && key != "dtype" && key != "shape" && key != "data_offsets") {
       return refuse("unknown key \"" + key + "\"");
     }
     key_ = key;
@@ -54,23 +54,23 @@ class Handler final : public json::json_sax_t {
   }
 
   bool string(std::string& value) override {
-    if (place_ == Place::Metadata) {
+    if (place_ == Position::Metadata) {
       header_.metadata[key_] = value;
       return true;
     }
-    if (place_ != Place::Entry || key_ != "dtype") return refuse("a text is not allowed here");
+    if (place_ != Position::Entry || key_ != "dtype") return refuse("a text is not allowed here");
     header_.entries.back().dtype = value;
     return true;
   }
 
   bool start_array(std::size_t) override {
-    if (place_ != Place::Entry || key_ == "dtype") return refuse("a list is not allowed here");
-    place_ = Place::Numbers;
+    if (place_ != Position::Entry || key_ == "dtype") return refuse("a list is not allowed here");
+    place_ = Position::Numbers;
     return true;
   }
 
   bool end_array() override {
-    place_ = Place::Entry;
+    place_ = Position::Entry;
     if (key_ == "data_offsets" && header_.entries.back().offsets.size() != 2) {
       return refuse("data_offsets must be two numbers");
     }
@@ -78,7 +78,7 @@ class Handler final : public json::json_sax_t {
   }
 
   bool number_unsigned(std::uint64_t value) override {
-    if (place_ != Place::Numbers) return refuse("a number is not allowed here");
+    if (place_ != Position::Numbers) return refuse("a number is not allowed here");
     HeaderEntry& entry = header_.entries.back();
     (key_ == "shape" ? entry.shape : entry.offsets).push_back(value);
     return true;
@@ -98,7 +98,7 @@ class Handler final : public json::json_sax_t {
   }
 
  private:
-  enum class Place { Start, Top, Metadata, Entry, Numbers, End };
+  enum class Position { Start, Top, Metadata, Entry, Numbers, End };
 
   bool refuse(std::string reason) {
     if (reason_.empty()) reason_ = std::move(reason);
@@ -106,7 +106,7 @@ class Handler final : public json::json_sax_t {
   }
 
   Header& header_;
-  Place place_ = Place::Start;
+  Position place_ = Position::Start;
   std::string key_;
   std::set<std::string> names_, entry_keys_, metadata_keys_;
   std::string reason_;

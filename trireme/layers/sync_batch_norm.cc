@@ -49,8 +49,8 @@ std::vector<at::Tensor> summed(comm::Communicator& group, const std::vector<at::
 }
 
 // Keeps the group alive as long as the graph.
-struct Held : torch::CustomClassHolder {
-  explicit Held(std::shared_ptr<comm::Communicator> own) : group(std::move(own)) {}
+struct GroupHolder : torch::CustomClassHolder {
+  explicit GroupHolder(std::shared_ptr<comm::Communicator> own) : group(std::move(own)) {}
   std::shared_ptr<comm::Communicator> group;
 };
 
@@ -84,7 +84,7 @@ class SyncNormFunction : public torch::autograd::Function<SyncNormFunction> {
     ctx->save_for_backward({normed, weight, inverse});
     ctx->saved_data["count"] = statistics.count;
     ctx->saved_data["group"] =
-        c10::IValue::make_capsule(c10::make_intrusive<Held>(std::move(group)));
+        c10::IValue::make_capsule(c10::make_intrusive<GroupHolder>(std::move(group)));
     return normed * beside(weight, x) + beside(bias, x);
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
@@ -97,7 +97,7 @@ class SyncNormFunction : public torch::autograd::Function<SyncNormFunction> {
     const at::Tensor dbias = dy64.sum(dims), dweight = (dy64 * normed.to(at::kDouble)).sum(dims);
     const double count = ctx->saved_data["count"].toDouble();
     const auto held = ctx->saved_data["group"].toCapsule();
-    const auto sums = summed(*static_cast<const Held&>(*held).group, {dbias, dweight},
+    const auto sums = summed(*static_cast<const GroupHolder&>(*held).group, {dbias, dweight},
                              "sync batch norm, backward");
     const at::Tensor dx =
         (dy - beside(sums[0] / count, dy) - normed * beside(sums[1] / count, dy)) *

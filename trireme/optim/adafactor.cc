@@ -92,7 +92,7 @@ class AdafactorOptimizer final : public SliceOptimizer {
         continue;
       }
       in_type(slices_[i], [&]<class T>(T) {
-        each_direction<T>(i, scale, [&](const Part<T>& part, const T* direction) {
+        each_direction<T>(i, scale, [&](const SliceRange<T>& part, const T* direction) {
           const double square = kernel::chunk_square_sum(direction, part.count);
           sum.add(part.chunk(), part.chunk(), {&square, 1});
         });
@@ -119,7 +119,7 @@ class AdafactorOptimizer final : public SliceOptimizer {
         continue;
       }
       in_type(slices_[i], [&]<class T>(T) {
-        each_direction<T>(i, scale, [&](const Part<T>& part, const T* direction) {
+        each_direction<T>(i, scale, [&](const SliceRange<T>& part, const T* direction) {
           kernel::apply(descend, {direction}, {part.weight}, part.compute, part.count);
         });
       });
@@ -196,7 +196,7 @@ class AdafactorOptimizer final : public SliceOptimizer {
   template <class T>
   void add_means(std::size_t slice, double scale, double blend, const MeanSums& into) {
     const Factors& factors = factors_[slices_[slice].parameter];
-    each_chunk<T>(slices_[slice], [&](const Part<T>& part, std::size_t at) {
+    each_chunk<T>(slices_[slice], [&](const SliceRange<T>& part, std::size_t at) {
       const double square = kernel::chunk_square_sum(part.weight, part.count);
       into.weights.add(part.chunk(), part.chunk(), {&square, 1});
       if (factors.factored()) {
@@ -254,7 +254,7 @@ class AdafactorOptimizer final : public SliceOptimizer {
 
   // Adds the squares of the chunk's gradient, by row and by column.
   template <class T>
-  void add_gradient(const Factors& factors, const Part<T>& part, ChunkSum& rows,
+  void add_gradient(const Factors& factors, const SliceRange<T>& part, ChunkSum& rows,
                     ChunkSum& columns) {
     std::int64_t first_row = -1, low = std::numeric_limits<std::int64_t>::max(), high = 0;
     row_sums_.clear();
@@ -326,7 +326,7 @@ class AdafactorOptimizer final : public SliceOptimizer {
                     {gradient, squares}, {out}, nullptr, count);
     };
     T direction[kernel::kNormChunk];
-    each_chunk<T>(slices_[slice], [&](const Part<T>& part, std::size_t at) {
+    each_chunk<T>(slices_[slice], [&](const SliceRange<T>& part, std::size_t at) {
       if (!factors.factored()) {
         divide(1, part.gradient, state_of<T>(slice, 0) + at, direction, part.count);
       } else {

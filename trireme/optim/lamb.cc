@@ -82,7 +82,7 @@ class LambOptimizer final : public SliceOptimizer {
 
   template <class T>
   void update_moments(std::size_t slice, double scale) {
-    const Part<T> part = whole<T>(slices_[slice]);
+    const SliceRange<T> part = whole<T>(slices_[slice]);
     kernel::apply(moments(scale), {part.gradient}, {state_of<T>(slice, 0), state_of<T>(slice, 1)},
                   nullptr, part.count);
   }
@@ -94,7 +94,7 @@ class LambOptimizer final : public SliceOptimizer {
     const T* mean = state_of<T>(slice, 0);
     const T* square = state_of<T>(slice, 1);
     T direction[kernel::kNormChunk];
-    each_chunk<T>(slices_[slice], [&](const Part<T>& part, std::size_t at) {
+    each_chunk<T>(slices_[slice], [&](const SliceRange<T>& part, std::size_t at) {
       T* const u = direction;
       kernel::apply(given, {static_cast<const T*>(part.weight), mean + at, square + at}, {u},
                     nullptr, part.count);
@@ -104,7 +104,7 @@ class LambOptimizer final : public SliceOptimizer {
 
   template <class T>
   void add_squares(std::size_t slice, ChunkSum& squares) {
-    each_direction<T>(slice, [&](const Part<T>& part, const T* direction) {
+    each_direction<T>(slice, [&](const SliceRange<T>& part, const T* direction) {
       const double both[2] = {kernel::chunk_square_sum(part.weight, part.count),
                               kernel::chunk_square_sum(direction, part.count)};
       squares.add(part.chunk(), 2 * std::size_t{part.chunk()}, both);
@@ -113,7 +113,7 @@ class LambOptimizer final : public SliceOptimizer {
 
   template <class T>
   void move(std::size_t slice, double rate) {
-    each_direction<T>(slice, [&](const Part<T>& part, const T* direction) {
+    each_direction<T>(slice, [&](const SliceRange<T>& part, const T* direction) {
       kernel::apply(kernel::Descend{.rate = rate}, {direction}, {part.weight}, part.compute,
                     part.count);
     });

@@ -114,7 +114,7 @@ class ElementwiseOptimizer final : public SliceOptimizer {
   void update_on_host(const Rule& rule, std::size_t slice, std::size_t begin, std::size_t end,
                       const void* gradient) const {
     in_type(slices_[slice], [&]<class T>(T) {
-      const Part<T> all = whole<T>(slices_[slice]);
+      const SliceRange<T> all = whole<T>(slices_[slice]);
       const T* const from = static_cast<const T*>(gradient);
       T* updated[Rule::kShape.both] = {all.weight + begin};
       for (std::size_t k = 0; k < state_names_.size(); ++k)

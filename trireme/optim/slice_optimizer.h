@@ -15,7 +15,7 @@ namespace trireme::inline v0::optim {
 
 /// `count` elements of a slice, from a multiple of 4,096 on: the whole slice or one chunk of it.
 template <class T>
-struct Part {
+struct SliceRange {
   std::int64_t begin = 0;  // element of the parameter
   std::size_t count = 0;
   const T* gradient = nullptr;
@@ -71,7 +71,7 @@ class SliceOptimizer : public Optimizer {
     }
   }
   template <class T>
-  static Part<T> whole(const OwnedSlice& slice) {
+  static SliceRange<T> whole(const OwnedSlice& slice) {
     return {slice.begin, static_cast<std::size_t>(slice.size()),
             static_cast<const T*>(slice.gradient), static_cast<T*>(slice.weight),
             slice.compute_dtype == DType::BF16 ? static_cast<BFloat16*>(slice.compute) : nullptr};
@@ -79,11 +79,11 @@ class SliceOptimizer : public Optimizer {
   /// Calls update(chunk, number of the slice's elements before it) for every chunk of the slice.
   template <class T, class Update>
   static void each_chunk(const OwnedSlice& slice, Update update) {
-    const Part<T> all = whole<T>(slice);
+    const SliceRange<T> all = whole<T>(slice);
     for (std::size_t at = 0; at < all.count; at += kernel::kNormChunk) {
-      update(Part<T>{all.begin + static_cast<std::int64_t>(at),
-                     std::min(kernel::kNormChunk, all.count - at), all.gradient + at,
-                     all.weight + at, all.compute != nullptr ? all.compute + at : nullptr},
+      update(SliceRange<T>{all.begin + static_cast<std::int64_t>(at),
+                           std::min(kernel::kNormChunk, all.count - at), all.gradient + at,
+                           all.weight + at, all.compute != nullptr ? all.compute + at : nullptr},
              at);
     }
   }

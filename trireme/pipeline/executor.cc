@@ -21,22 +21,22 @@ bool is_receive(ActionKind kind) {
 
 Executor::Executor(ExecutorOptions options) : options_(std::move(options)) {}
 
-Link& Executor::link(bool gradients, int from, int to) {
+StageLink& Executor::link(bool gradients, int from, int to) {
   const auto found = links_.find({gradients, from, to});
   if (found != links_.end()) return found->second;
   const int other = is_mine(from) ? to : from;
   return links_
       .emplace(std::tuple(gradients, from, to),
-               Link({.pipeline = options_.pipeline,
-                     .peer = options_.rank_of_stage[static_cast<std::size_t>(other)],
-                     .from = from,
-                     .to = to,
-                     .gradients = gradients,
-                     .device = options_.device}))
+               StageLink({.pipeline = options_.pipeline,
+                          .peer = options_.rank_of_stage[static_cast<std::size_t>(other)],
+                          .from = from,
+                          .to = to,
+                          .gradients = gradients,
+                          .device = options_.device}))
       .first->second;
 }
 
-Link& Executor::link_of(const Action& receive) {
+StageLink& Executor::link_of(const Action& receive) {
   return receive.kind == ActionKind::RecvActivation ? link(false, receive.stage - 1, receive.stage)
                                                     : link(true, receive.stage + 1, receive.stage);
 }
@@ -146,7 +146,7 @@ void Executor::backward(const Action& pass, Passes& passes) {
 void Executor::send(const Action& action, Passes& passes) {
   const bool gradient = action.kind == ActionKind::SendGradient;
   const int to = gradient ? action.stage - 1 : action.stage + 1;
-  Link& out = link(gradient, action.stage, to);
+  StageLink& out = link(gradient, action.stage, to);
   const std::string& key = key_of(action);
   Parcel parcel = take(gradient, action.stage, action.microbatch);
   if (!parcel.failed) {

@@ -19,7 +19,7 @@
 
 #include "trireme/base/waiter.h"
 #include "trireme/comm/communicator.h"
-#include "trireme/pipeline/link.h"
+#include "trireme/pipeline/stage_link.h"
 #include "trireme/plan/schedule/schedule.h"
 
 namespace trireme::inline v0::parallel {
@@ -80,8 +80,8 @@ class Executor {
   const std::string& key_of(const plan::Action& action) const {
     return keys_[static_cast<std::size_t>(action.microbatch)];
   }
-  Link& link(bool gradients, int from, int to);
-  Link& link_of(const plan::Action& receive);
+  StageLink& link(bool gradients, int from, int to);
+  StageLink& link_of(const plan::Action& receive);
   void post_ahead();
   Parcel take(bool gradient, int stage, int micro);
   void put(bool gradient, int stage, int micro, Parcel parcel);
@@ -94,7 +94,7 @@ class Executor {
   void send(const plan::Action& action, Passes& passes);
 
   ExecutorOptions options_;
-  std::map<std::tuple<bool, int, int>, Link> links_;  // gradients, from, to
+  std::map<std::tuple<bool, int, int>, StageLink> links_;  // gradients, from, to
   std::span<const std::string> keys_;
   std::vector<plan::Action> receives_;  // of the schedule under way, in its order
   std::size_t posted_ = 0, received_ = 0;

@@ -52,19 +52,20 @@ void PipelineSync::find_held() {
             [](const auto& a, const auto& b) { return a.parameter < b.parameter; });
 }
 
-const PipelineSync::Held* PipelineSync::held(std::uint32_t parameter, int stage) const {
-  for (const Held& one : held_)
+const PipelineSync::TiedParameter* PipelineSync::held(std::uint32_t parameter, int stage) const {
+  for (const TiedParameter& one : held_)
     if (one.parameter == parameter && one.part->stage == stage) return &one;
   return nullptr;
 }
 
-const PipelineSync::Held* PipelineSync::first_held(std::uint32_t parameter) const {
-  const auto first = std::find_if(held_.begin(), held_.end(),
-                                  [&](const Held& one) { return one.parameter == parameter; });
+const PipelineSync::TiedParameter* PipelineSync::first_held(std::uint32_t parameter) const {
+  const auto first = std::find_if(held_.begin(), held_.end(), [&](const TiedParameter& one) {
+    return one.parameter == parameter;
+  });
   return first == held_.end() ? nullptr : &*first;
 }
 
-// Differs from every Link's tag (none has part 0xff), and between stages and parameters, since
+// Differs from every StageLink's tag (none has part 0xff), and between stages and parameters, since
 // ranks with several stages give and take sums in different orders.
 std::uint32_t PipelineSync::tag(int from, std::uint32_t parameter) const {
   const auto place = std::lower_bound(tied_.begin(), tied_.end(), parameter) - tied_.begin();
@@ -78,7 +79,7 @@ int PipelineSync::rank_of(int stage) const {
 
 // Memory for the sum of all elements, beside the parameter's own. The store names the device: a
 // rank that owns nothing of the parameter has no slice of it.
-Buffer PipelineSync::room_for(const Held& held) const {
+Buffer PipelineSync::room_for(const TiedParameter& held) const {
   const ModelTensor& tied = parts_.parameters()[held.parameter];
   const auto count = static_cast<std::size_t>(tied.count());
   const Device device = held.part->store.device();
@@ -87,7 +88,7 @@ Buffer PipelineSync::room_for(const Held& held) const {
 }
 
 // The sum of all elements, in place or gathered.
-Buffer PipelineSync::whole_sum(const Held& held) const {
+Buffer PipelineSync::whole_sum(const TiedParameter& held) const {
   const ModelTensor& tied = parts_.parameters()[held.parameter];
   const Buffer own{const_cast<void*>(held.slice.gradient),
                    static_cast<std::size_t>(held.slice.size()), tied.dtype,
@@ -134,10 +135,10 @@ void PipelineSync::settle() {
 void PipelineSync::take_uses_before(int stage) {
   for (const std::uint32_t index : tied_) {
     const ModelTensor& tied = parts_.parameters()[index];
-    const Held* own = held(index, stage);
+    const TiedParameter* own = held(index, stage);
     if (own == nullptr || tied.stages.front() == stage) continue;
     const int before = *(std::lower_bound(tied.stages.begin(), tied.stages.end(), stage) - 1);
-    const Held* const near = held(index, before);
+    const TiedParameter* const near = held(index, before);
     const Buffer earlier = near != nullptr ? whole_sum(*near) : room_for(*own);
     if (near == nullptr)
       pipeline_
@@ -156,7 +157,7 @@ void PipelineSync::take_uses_before(int stage) {
 void PipelineSync::give_uses_after(int stage, std::vector<Work>& given) {
   for (const std::uint32_t index : tied_) {
     const ModelTensor& tied = parts_.parameters()[index];
-    const Held* own = held(index, stage);
+    const TiedParameter* own = held(index, stage);
     if (own == nullptr || tied.stages.back() == stage) continue;
     const int after = *std::upper_bound(tied.stages.begin(), tied.stages.end(), stage);
     if (rank_of(after) == pipeline_.rank()) continue;
@@ -170,7 +171,7 @@ void PipelineSync::give_uses_after(int stage, std::vector<Work>& given) {
 void PipelineSync::spread_sums() {
   for (const std::uint32_t index : tied_) {
     const ModelTensor& tied = parts_.parameters()[index];
-    const Held* const first = first_held(index);
+    const TiedParameter* const first = first_held(index);
     if (first == nullptr) continue;
     const int last = tied.stages.back(), root = rank_of(last);
     const comm::OpOptions options{.label = tied.name};
@@ -233,8 +234,8 @@ void PipelineSync::drop() {
 Work PipelineSync::publish() {
   std::vector<Work> works;
   for (const auto& sync : syncs_) works.push_back(sync->publish());
-  for (const Held& copy : held_) {
-    const Held& first = *first_held(copy.parameter);
+  for (const TiedParameter& copy : held_) {
+    const TiedParameter& first = *first_held(copy.parameter);
     if (first.part == copy.part) continue;
     Work::all(works).wait();  // the first stage's weights are whole
     const c10::AutoGradMode no_grad(false);

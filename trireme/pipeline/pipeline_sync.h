@@ -44,18 +44,18 @@ class PipelineSync final : public StepSync {
 
  private:
   // A tied parameter in one of this rank's stages.
-  struct Held {
+  struct TiedParameter {
     std::uint32_t parameter = 0;  // its number in the model
     const ModelPart* part = nullptr;
     std::uint32_t stored = 0;  // its number in the part's store
     optim::OwnedSlice slice;   // what this rank owns of it; of size 0 if nothing
   };
-  const Held* held(std::uint32_t parameter, int stage) const;
-  const Held* first_held(std::uint32_t parameter) const;  // null: this rank has none
+  const TiedParameter* held(std::uint32_t parameter, int stage) const;
+  const TiedParameter* first_held(std::uint32_t parameter) const;  // null: this rank has none
   int rank_of(int stage) const;
   std::uint32_t tag(int from, std::uint32_t parameter) const;
-  Buffer room_for(const Held& held) const;
-  Buffer whole_sum(const Held& held) const;
+  Buffer room_for(const TiedParameter& held) const;
+  Buffer whole_sum(const TiedParameter& held) const;
   void find_held();
   void take_uses_before(int stage);
   void give_uses_after(int stage, std::vector<Work>& given);
@@ -68,7 +68,7 @@ class PipelineSync final : public StepSync {
   std::vector<std::unique_ptr<ParameterSync>> syncs_;
   std::vector<optim::OwnedSlice> slices_;  // by ascending parameter of the model
   std::vector<std::uint32_t> tied_;        // parameters in several stages
-  std::vector<Held> held_;                 // this rank's, by ascending stage
+  std::vector<TiedParameter> held_;        // this rank's, by ascending stage
 };
 
 }  // namespace trireme::inline v0::parallel

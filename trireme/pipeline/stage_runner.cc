@@ -15,7 +15,8 @@
 
 namespace trireme::inline v0::parallel {
 
-StageRunner::Part::Part(ModelPart& part, ParameterSync& own_sync, GradientObserver* observer)
+StageRunner::LocalStage::LocalStage(ModelPart& part, ParameterSync& own_sync,
+                                    GradientObserver* observer)
     : model(&part),
       sync(&own_sync),
       feed(own_sync, part.store.use_of_leaf(), observer),
@@ -41,8 +42,8 @@ StageRunner::StageRunner(const StrategyContext& env, PipelinePlan& plan, const G
   for (std::size_t i = 0; i < parts.parts().size(); ++i) {
     ModelPart& model = *parts.parts()[i];
     parts_.push_back(
-        std::make_unique<Part>(model, *syncs[i], i == 0 ? options_.observer : nullptr));
-    Part* part = parts_.back().get();
+        std::make_unique<LocalStage>(model, *syncs[i], i == 0 ? options_.observer : nullptr));
+    LocalStage* part = parts_.back().get();
     if (options_.in_order) part->pins.emplace(*syncs[i], static_cast<std::uint32_t>(i));
     part->hooks.emplace(model.store.leaves(), [part](std::size_t leaf, at::Tensor gradient) {
       part->take(leaf, std::move(gradient));
@@ -63,7 +64,7 @@ OnPass StageRunner::recorder(std::shared_ptr<observe::Trace> trace) const {
   };
 }
 
-StageRunner::Part& StageRunner::part_of(int stage) {
+StageRunner::LocalStage& StageRunner::part_of(int stage) {
   for (const auto& part : parts_)
     if (part->model->stage == stage) return *part;
   TRIREME_CHECK(false);
@@ -145,7 +146,7 @@ void StageRunner::settle(bool good) {
 }
 
 Parcel StageRunner::forward(int stage, std::uint32_t micro, Parcel in) {
-  Part& part = part_of(stage);
+  LocalStage& part = part_of(stage);
   Stage::Enter around;
   if (part.pins && (loss_ != nullptr || options_.shares_weights)) {
     part.pins->begin(micro);
@@ -155,7 +156,7 @@ Parcel StageRunner::forward(int stage, std::uint32_t micro, Parcel in) {
                           : forward_alone(part, micro, std::move(in), around);
 }
 
-Parcel StageRunner::forward_training(Part& part, std::uint32_t micro, Parcel in,
+Parcel StageRunner::forward_training(LocalStage& part, std::uint32_t micro, Parcel in,
                                      const Stage::Enter& around) {
   if (!vote_->ok) return {.failed = true};
   Parcel out;
@@ -182,7 +183,7 @@ Parcel StageRunner::forward_training(Part& part, std::uint32_t micro, Parcel in,
 }
 
 // True if a graph has run both passes.
-bool StageRunner::replay(Part& part, std::uint32_t micro) {
+bool StageRunner::replay(LocalStage& part, std::uint32_t micro) {
   if (!graphs_) return false;
   TRIREME_CHECK(part.replayed == nullptr);
   if (const std::string& block = part.model->blocks.drawing_block(); !block.empty())
@@ -201,8 +202,8 @@ bool StageRunner::replay(Part& part, std::uint32_t micro) {
   return true;
 }
 
-PassGraphs::Result StageRunner::Part::record(const MicroBatch& data, std::int64_t step,
-                                             const SumLoss& loss) {
+PassGraphs::Result StageRunner::LocalStage::record(const MicroBatch& data, std::int64_t step,
+                                                   const SumLoss& loss) {
   PassGraphs::Result result;
   recording = &result;
   try {
@@ -218,7 +219,7 @@ PassGraphs::Result StageRunner::Part::record(const MicroBatch& data, std::int64_
 }
 
 // From the last block to the first: ranks that own shards of the sums wait for them in this order.
-void StageRunner::Part::hand_on_replayed() {
+void StageRunner::LocalStage::hand_on_replayed() {
   const PassGraphs::Result& result = *std::exchange(replayed, nullptr);
   for (std::size_t i = model->blocks.members().size(); i-- > 0;) {
     const auto block = static_cast<std::uint32_t>(i);
@@ -228,7 +229,7 @@ void StageRunner::Part::hand_on_replayed() {
   }
 }
 
-Parcel StageRunner::run_back(Part& part, std::uint32_t micro, Phase phase,
+Parcel StageRunner::run_back(LocalStage& part, std::uint32_t micro, Phase phase,
                              const Parcel& gradients) {
   if (part.pins) part.pins->begin(micro, phase);
   if (!vote_->ok || gradients.failed || !part.ran[micro]) return {.failed = true};
@@ -243,17 +244,17 @@ Parcel StageRunner::run_back(Part& part, std::uint32_t micro, Phase phase,
   }
 }
 
-void StageRunner::begin_micro(Part& part, std::uint32_t micro) {
+void StageRunner::begin_micro(LocalStage& part, std::uint32_t micro) {
   part.micro = micro;
   part.feed.begin(leaves_[micro], 1 / loss_gradients_[micro]);
 }
 
-void StageRunner::end_micro(Part& part, std::uint32_t micro) {
+void StageRunner::end_micro(LocalStage& part, std::uint32_t micro) {
   part.feed.end(vote_->ok ? micros_[micro].count : 0);
 }
 
 Parcel StageRunner::backward(int stage, std::uint32_t micro, Parcel gradients) {
-  Part& part = part_of(stage);
+  LocalStage& part = part_of(stage);
   begin_micro(part, micro);
   Parcel back = run_back(part, micro, Phase::Backward, gradients);
   if (part.pins) part.pins->end();  // before end_micro() skips uses
@@ -262,7 +263,7 @@ Parcel StageRunner::backward(int stage, std::uint32_t micro, Parcel gradients) {
 }
 
 Parcel StageRunner::backward_input(int stage, std::uint32_t micro, Parcel gradients) {
-  Part& part = part_of(stage);
+  LocalStage& part = part_of(stage);
   part.micro = micro;
   part.keeps_waiting = true;
   const tensor::DeferScope defer(part.waiting[micro].deferred);
@@ -274,7 +275,7 @@ Parcel StageRunner::backward_input(int stage, std::uint32_t micro, Parcel gradie
 // Block after block, in the order of a whole backward pass, so that the gradients of at most one
 // block are in memory at a time.
 void StageRunner::backward_weight(int stage, std::uint32_t micro) {
-  Part& part = part_of(stage);
+  LocalStage& part = part_of(stage);
   begin_micro(part, micro);
   if (auto waiting = part.waiting.extract(micro)) {
     for (std::size_t i = part.model->blocks.members().size(); i-- > 0;) {
@@ -292,7 +293,7 @@ void StageRunner::backward_weight(int stage, std::uint32_t micro) {
 }
 
 // As autograd does, adds several uses of a parameter in one block in the order in which they come.
-void StageRunner::Part::compute_deferred(Waiting& work, std::uint32_t block) {
+void StageRunner::LocalStage::compute_deferred(Waiting& work, std::uint32_t block) {
   const c10::AutoGradMode no_grad(false);
   for (tensor::DeferredGradient& one : work.deferred) {
     if (!one.compute) continue;  // computed already
@@ -306,12 +307,12 @@ void StageRunner::Part::compute_deferred(Waiting& work, std::uint32_t block) {
   }
 }
 
-void StageRunner::Part::hand_on(Waiting& work, std::uint32_t block) {
+void StageRunner::LocalStage::hand_on(Waiting& work, std::uint32_t block) {
   for (auto& [leaf, gradient] : work.gradients)
     if (gradient.defined() && is_in(leaf, block)) take(leaf, std::exchange(gradient, {}));
 }
 
-void StageRunner::Part::take(std::size_t leaf, at::Tensor gradient) {
+void StageRunner::LocalStage::take(std::size_t leaf, at::Tensor gradient) {
   if (recording != nullptr) {
     recording->gradients.emplace_back(leaf, std::move(gradient));
   } else if (keeps_waiting) {
@@ -323,7 +324,7 @@ void StageRunner::Part::take(std::size_t leaf, at::Tensor gradient) {
 
 // Also called if the pass was not run. If weights are whole, phases have no uses.
 void StageRunner::end_pass(plan::ActionKind pass, int stage, std::uint32_t micro) {
-  Part& part = part_of(stage);
+  LocalStage& part = part_of(stage);
   if (part.pins) part.pins->end();
   part.sync->end_pass(passes_before_ + micro, phase_of(pass));
 }
@@ -338,7 +339,7 @@ void StageRunner::refuse(const std::exception_ptr& error) {
   vote_->refuse(describe(tensor::explained(error)));
 }
 
-Parcel StageRunner::forward_alone(Part& part, std::uint32_t micro, Parcel in,
+Parcel StageRunner::forward_alone(LocalStage& part, std::uint32_t micro, Parcel in,
                                   const Stage::Enter& around) {
   if (error_) return {.failed = true};
   try {

@@ -108,13 +108,13 @@ class StageRunner final : private Passes {
 
  private:
   // One of this rank's stages in a step.
-  struct Part {
+  struct LocalStage {
     // Work left for W.
     struct Waiting {
       std::map<std::size_t, at::Tensor> gradients;  // computed in I, by leaf
       std::vector<tensor::DeferredGradient> deferred;
     };
-    Part(ModelPart& model, ParameterSync& sync, GradientObserver* observer);
+    LocalStage(ModelPart& model, ParameterSync& sync, GradientObserver* observer);
     bool is_in(std::size_t leaf, std::uint32_t block) const {
       return model->store.use_of_leaf()[leaf].block == block;
     }
@@ -146,14 +146,16 @@ class StageRunner final : private Passes {
   void backward_weight(int stage, std::uint32_t micro) override;
   void end_pass(plan::ActionKind pass, int stage, std::uint32_t micro) override;
   void refuse(const std::exception_ptr& error) override;
-  void begin_micro(Part& part, std::uint32_t micro);
-  void end_micro(Part& part, std::uint32_t micro);
-  bool replay(Part& part, std::uint32_t micro);
-  Parcel forward_training(Part& part, std::uint32_t micro, Parcel in, const Stage::Enter& around);
-  Parcel forward_alone(Part& part, std::uint32_t micro, Parcel in, const Stage::Enter& around);
-  Parcel run_back(Part& part, std::uint32_t micro, Phase phase, const Parcel& gradients);
-  Part& part_of(int stage);
-  bool is_last(const Part& part) const { return part.model->stage + 1 == plan_.stages(); }
+  void begin_micro(LocalStage& part, std::uint32_t micro);
+  void end_micro(LocalStage& part, std::uint32_t micro);
+  bool replay(LocalStage& part, std::uint32_t micro);
+  Parcel forward_training(LocalStage& part, std::uint32_t micro, Parcel in,
+                          const Stage::Enter& around);
+  Parcel forward_alone(LocalStage& part, std::uint32_t micro, Parcel in,
+                       const Stage::Enter& around);
+  Parcel run_back(LocalStage& part, std::uint32_t micro, Phase phase, const Parcel& gradients);
+  LocalStage& part_of(int stage);
+  bool is_last(const LocalStage& part) const { return part.model->stage + 1 == plan_.stages(); }
   void run(const plan::Schedule& schedule, std::size_t micros, std::uint32_t passes,
            const char* mode);
 
@@ -161,7 +163,7 @@ class StageRunner final : private Passes {
   const Grid& grid_;
   StageRunnerOptions options_;
   const at::Device device_;  // of the values that cross cuts
-  std::vector<std::unique_ptr<Part>> parts_;
+  std::vector<std::unique_ptr<LocalStage>> parts_;
   Executor executor_;
   std::optional<PassGraphs> graphs_;
   std::uint32_t passes_before_ = 0;  // micro-batches of the calls since uses()

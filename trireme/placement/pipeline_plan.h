@@ -15,7 +15,7 @@ namespace trireme::inline v0::parallel {
 
 class PipelinePlan {
  public:
-  static constexpr int kMostStages = 4096;  // as message tags allow (pipeline/link.cc)
+  static constexpr int kMostStages = 4096;  // as message tags allow (pipeline/stage_link.cc)
 
   /// One stage on one rank: no pipeline.
   PipelinePlan() = default;

@@ -46,13 +46,13 @@ std::string constants(const LinkCost& link) {
 }
 
 // A link's cost, as measured or typical, and where it comes from.
-struct Link {
+struct SourcedCost {
   LinkCost cost;
   std::string source;
   bool measured = false;
 };
 
-Link link_over(const Tuning* tuning, const std::string& path, const std::string& over) {
+SourcedCost link_over(const Tuning* tuning, const std::string& path, const std::string& over) {
   if (tuning) {
     if (const auto link = tuning->links.find(over); link != tuning->links.end())
       return {link->second,
@@ -77,7 +77,7 @@ Communication all_reduce_of_buckets(const Tuning* tuning, const std::string& pat
     if (const auto found = measured(*tuning, over, algorithm, ranks, bucket))
       return {found->seconds * buckets,
               found->algorithm + " as measured, " + path + " (" + tuning->machine + ")"};
-  Link link = link_over(tuning, path, over);
+  SourcedCost link = link_over(tuning, path, over);
   if (!link.measured)
     link.source += "; " + (tuning ? path + " has nothing of " + over : "not measured here") +
                    ": trireme bench comm --tune --ranks " + std::to_string(ranks);
@@ -94,7 +94,7 @@ Communication all_reduce_over(const LinkCost& link, const std::string& source, i
 
 Communication messages_of(const Tuning* tuning, const std::string& path,
                           const std::string& transport, int messages, std::size_t bytes) {
-  const Link link = link_over(tuning, path, transport == "auto" ? "shm" : transport);
+  const SourcedCost link = link_over(tuning, path, transport == "auto" ? "shm" : transport);
   return {messages * (link.cost.alpha + double(bytes) * (link.cost.beta + link.cost.gamma)),
           link.source};
 }

@@ -10,10 +10,12 @@ namespace trireme::inline v0::plan {
 namespace {
 
 // As checkpoints have them: masters, not 16-bit weights.
-std::int64_t weights_of(const Job& job) { return times(job.held_parameters(), job.master_bytes()); }
+std::int64_t weights_of(const PlannedJob& job) {
+  return times(job.held_parameters(), job.master_bytes());
+}
 
 // The bytes of a rank's weights and optimizer state.
-void set_state(StateCosts& costs, const Job& job) {
+void set_state(StateCosts& costs, const PlannedJob& job) {
   const std::int64_t weights = weights_of(job);
   const std::int64_t moments = times(weights, job.optimizer_moments);
   const bool half = job.in_16_bits();
@@ -38,14 +40,14 @@ void set_state(StateCosts& costs, const Job& job) {
 }
 
 // Ranks have different parts of the state.
-bool in_parts(const Job& job) { return job.shards() || job.holders() * job.expert > 1; }
+bool in_parts(const PlannedJob& job) { return job.shards() || job.holders() * job.expert > 1; }
 
 std::string of_other_ranks(int count) { return counted(count, "other rank"); }
 
 }  // namespace
 
 StateCosts state_costs_of(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   StateCosts costs;
   set_state(costs, job);
   if (job.keeping.saves && !job.simulated)
@@ -64,7 +66,7 @@ StateCosts state_costs_of(const TrainingPlan& plan) {
 }
 
 std::int64_t snapshots_on_host(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   if (plan.state_costs.snapshot == 0) return 0;
   const int different = job.holders() * job.expert;  // ranks of a copy of the model
   const std::int64_t writers = std::min(job.ranks_here, different * job.owners);
@@ -74,7 +76,7 @@ std::int64_t snapshots_on_host(const TrainingPlan& plan) {
 }
 
 std::string after_a_loss(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   const Keeping& keeping = job.keeping;
   if (keeping.alone)
     return keeping.restarts

@@ -13,24 +13,24 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // 1000 parameters with two moments, elastic, with a copy on one other rank.
-plan::Job kept_job(int ranks, const std::string& sync = "plain") {
-  plan::Job job{.name = "tiny",
-                .parameters = 1000,
-                .batch = 24,
-                .micro = 1,
-                .tokens_per_sample = 64,
-                .steps = 10,
-                .sync = sync,
-                .keeping = {.elastic = true,
-                            .least_ranks = 1,
-                            .copies = 1,
-                            .checkpoints = 500,
-                            .saves = true},
-                .ranks = ranks,
-                .usable_cores = 2,
-                .cores_reason = "2 of 2",
-                .transport = "tcp",
-                .algorithm = "auto"};
+plan::PlannedJob kept_job(int ranks, const std::string& sync = "plain") {
+  plan::PlannedJob job{.name = "tiny",
+                       .parameters = 1000,
+                       .batch = 24,
+                       .micro = 1,
+                       .tokens_per_sample = 64,
+                       .steps = 10,
+                       .sync = sync,
+                       .keeping = {.elastic = true,
+                                   .least_ranks = 1,
+                                   .copies = 1,
+                                   .checkpoints = 500,
+                                   .saves = true},
+                       .ranks = ranks,
+                       .usable_cores = 2,
+                       .cores_reason = "2 of 2",
+                       .transport = "tcp",
+                       .algorithm = "auto"};
   job.ranks_here = ranks;
   if (sync == "plain") return job;
   job.owners = ranks;
@@ -73,7 +73,7 @@ TEST(StateCosts, Zero1CopiesItsMoments) {
 }
 
 TEST(StateCosts, Zero3In16BitsCopiesMastersToTwoRanksEveryFiveSteps) {
-  plan::Job job = kept_job(4, "zero3");
+  plan::PlannedJob job = kept_job(4, "zero3");
   job.precision = "bf16";
   job.keeping.copies = 2;
   const plan::TrainingPlan often = plan::make_plan(job);
@@ -95,7 +95,7 @@ TEST(StateCosts, Zero3In16BitsCopiesMastersToTwoRanksEveryFiveSteps) {
 // Two groups of two owners: each part is on two ranks, which may be a step apart. Each keeps its own
 // part of older steps, and sends nothing.
 TEST(StateCosts, ReplicasOfPartsAreKeptButNotSent) {
-  plan::Job job = kept_job(4, "zero3");
+  plan::PlannedJob job = kept_job(4, "zero3");
   job.owners = 2;
   const plan::TrainingPlan plan = plan::make_plan(job);
   EXPECT_EQ(plan.state_costs.state, 12 * 1000 / 2);
@@ -108,11 +108,11 @@ TEST(StateCosts, ReplicasOfPartsAreKeptButNotSent) {
 }
 
 TEST(StateCosts, RanksThatShareSequencesHaveTheSame) {
-  plan::Job staged = kept_job(4), sharded = kept_job(4, "zero3");
+  plan::PlannedJob staged = kept_job(4), sharded = kept_job(4, "zero3");
   staged.context = sharded.context = 2;
   staged.pipeline = sharded.owners = 2;
   staged.blocks = 4;
-  for (const plan::Job& job : {staged, sharded}) {
+  for (const plan::PlannedJob& job : {staged, sharded}) {
     const plan::TrainingPlan plan = plan::make_plan(job);
     EXPECT_EQ(plan.state_costs.state, 12 * 1000 / 2);
     EXPECT_EQ(plan.state_costs.sole, 0);
@@ -123,7 +123,7 @@ TEST(StateCosts, RanksThatShareSequencesHaveTheSame) {
 
 // 600 of 1000 parameters belong to experts.
 TEST(StateCosts, RanksThatShareExpertsHaveTheSameOfAllElse) {
-  plan::Job job = kept_job(2);
+  plan::PlannedJob job = kept_job(2);
   job.expert = 2;
   job.expert_parameters = 600;
   const plan::TrainingPlan plan = plan::make_plan(job);
@@ -132,7 +132,7 @@ TEST(StateCosts, RanksThatShareExpertsHaveTheSameOfAllElse) {
 }
 
 TEST(StateCosts, AStageWithoutAReplicaIsOnOneRank) {
-  plan::Job job = kept_job(2);
+  plan::PlannedJob job = kept_job(2);
   job.pipeline = 2;
   job.blocks = 4;
   job.keeping.multiple = 2;
@@ -155,7 +155,7 @@ TEST(StateCosts, AStageWithoutAReplicaIsOnOneRank) {
 }
 
 TEST(StateCosts, WithoutRestartsALossLeavesTooFewRanks) {
-  plan::Job job = kept_job(4, "zero3");
+  plan::PlannedJob job = kept_job(4, "zero3");
   job.keeping.least_ranks = 4;
   EXPECT_THAT(plan::after_a_loss(plan::make_plan(job)), HasSubstr("the one that is started again"));
   job.keeping.restarts = false;
@@ -166,7 +166,7 @@ TEST(StateCosts, WithoutRestartsALossLeavesTooFewRanks) {
 }
 
 TEST(StateCosts, WithoutCopiesALossGoesBackToTheCheckpoint) {
-  plan::Job job = kept_job(4, "zero3");
+  plan::PlannedJob job = kept_job(4, "zero3");
   job.keeping.copies = 0;
   EXPECT_EQ(plan::make_plan(job).memory.copies, 0);
   EXPECT_THAT(plan::after_a_loss(plan::make_plan(job)),
@@ -188,14 +188,14 @@ TEST(StateCosts, WithoutCopiesALossGoesBackToTheCheckpoint) {
 
 // They write at once, without a copy, and one process has all of them.
 TEST(StateCosts, SimulatedRanksHaveNoSnapshot) {
-  plan::Job job = kept_job(4, "zero1");
+  plan::PlannedJob job = kept_job(4, "zero1");
   job.simulated = true;
   EXPECT_EQ(plan::make_plan(job).memory.snapshot, 0);
 }
 
 // Rank 0 gets it to write it.
 TEST(StateCosts, ASnapshotHasTheStateThatServersKeep) {
-  plan::Job job = kept_job(4);
+  plan::PlannedJob job = kept_job(4);
   job.optimizer_moments = 0;
   job.moments_on_servers = 2;
   EXPECT_EQ(plan::make_plan(job).state_costs.state, 4 * 1000);
@@ -203,12 +203,12 @@ TEST(StateCosts, ASnapshotHasTheStateThatServersKeep) {
 }
 
 TEST(StateCosts, OfADeviceAreOnTheHost) {
-  plan::Job job = kept_job(4, "zero1");
+  plan::PlannedJob job = kept_job(4, "zero1");
   const std::int64_t tensors = plan::make_plan(job).memory.tensors();
   job.device = "cuda";
   const plan::TrainingPlan plan = plan::make_plan(job);
   EXPECT_EQ(plan.rank_bytes(), tensors);
-  plan::Job without = job;
+  plan::PlannedJob without = job;
   without.keeping = {};
   EXPECT_EQ(plan.host_total() - plan::make_plan(without).host_total(),
             4 * 24'000 + 4000 + 4 * 2000);

@@ -18,7 +18,7 @@ namespace {
 
 std::string decimal(std::int64_t value) { return std::to_string(value); }
 
-void check_arithmetic(const Job& job) {
+void check_arithmetic(const PlannedJob& job) {
   if (job.batch % job.micro != 0) {
     throw ConfigError("batch.micro does not divide batch.global: " + decimal(job.batch) + " = " +
                           decimal(job.batch / job.micro) + " x " + decimal(job.micro) + " + " +
@@ -48,14 +48,14 @@ constexpr std::int64_t kKernels = 10'000'000;     // oneDNN, MKL: generated code
 constexpr std::int64_t kOwnProcess = 38'000'000;  // gRPC, sockets, threads' heaps, huge pages
 
 // Direct all-reduce reads and writes this rank's share of every peer's arena in place.
-std::int64_t group_bytes(const Job& job, std::int64_t gradients) {
+std::int64_t group_bytes(const PlannedJob& job, std::int64_t gradients) {
   if (job.ranks == 1) return 0;
   const bool shares = maps_within_host(job.transport);
   return kOwnProcess +
          (shares ? gradients - (gradients + job.data_ranks() - 1) / job.data_ranks() : 0);
 }
 
-std::int64_t among(std::int64_t bytes, const Job& job) {
+std::int64_t among(std::int64_t bytes, const PlannedJob& job) {
   return (bytes + job.owners - 1) / job.owners;
 }
 
@@ -63,7 +63,7 @@ std::int64_t among(std::int64_t bytes, const Job& job) {
 // a rank; plus two blocks' weights in all. `own`: parameters of a rank's stages.
 std::int64_t moving_bytes(const TrainingPlan& plan, std::int64_t own, std::int64_t sum,
                           std::int64_t compute) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   if (!job.shards()) return 0;
   constexpr std::int64_t kBuckets = 4;
   const std::int64_t chunks = plan.stages / job.pipeline;
@@ -74,7 +74,7 @@ std::int64_t moving_bytes(const TrainingPlan& plan, std::int64_t own, std::int64
 }
 
 // Under memory.offload. `n`: parameters of a rank; `master`, `compute`: bytes of each.
-void move_out(Memory& memory, const Job& job, std::int64_t n, std::int64_t master,
+void move_out(Memory& memory, const PlannedJob& job, std::int64_t n, std::int64_t master,
               std::int64_t compute) {
   std::int64_t moved = times(master, job.moments_on_host);  // of each parameter that a rank owns
   if (job.weights_on_host) {
@@ -93,7 +93,7 @@ void move_out(Memory& memory, const Job& job, std::int64_t n, std::int64_t maste
 }
 
 Memory memory_of(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   // Ignores norms and biases, which every tensor-parallel rank has: they are small.
   const std::int64_t n = job.held_parameters();
   const std::int64_t master = job.master_bytes(), compute = job.compute_bytes();
@@ -128,7 +128,8 @@ Memory memory_of(const TrainingPlan& plan) {
 }
 
 // The cost of all-reducing `bytes` among `ranks`, `bucket` bytes at a time.
-Communication all_reduce_of(const Job& job, int ranks, std::size_t bytes, std::size_t bucket) {
+Communication all_reduce_of(const PlannedJob& job, int ranks, std::size_t bytes,
+                            std::size_t bucket) {
   if (job.accelerator != nullptr && job.transport == "nccl")
     return all_reduce_over({1e-5, 1 / job.accelerator->link, 1 / job.accelerator->bandwidth},
                            "its maker's figures of the devices' links", ranks, bytes, bucket);
@@ -136,7 +137,7 @@ Communication all_reduce_of(const Job& job, int ranks, std::size_t bytes, std::s
                                job.algorithm, ranks, bytes, bucket);
 }
 
-Communication all_reduce_of_gradients(const Job& job, int ranks, std::size_t bytes) {
+Communication all_reduce_of_gradients(const PlannedJob& job, int ranks, std::size_t bytes) {
   return all_reduce_of(job, ranks, bytes, static_cast<std::size_t>(job.bucket_bytes));
 }
 
@@ -144,7 +145,7 @@ Communication all_reduce_of_gradients(const Job& job, int ranks, std::size_t byt
 // Weights come back after the update or, if no rank keeps them whole, for every forward and
 // backward pass. Replicas of hybrid reduce their owners' shards among themselves.
 Communication sharded_communication_of(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   const auto bytes = static_cast<std::size_t>(job.held_parameters() * job.master_bytes());
   Communication communication = all_reduce_of_gradients(job, job.owners, bytes);
   const double half = communication.seconds / 2;
@@ -163,7 +164,7 @@ Communication sharded_communication_of(const TrainingPlan& plan) {
 // Gradients are summed once per step, in the type of the master weights. With an exchange, weights
 // are reduced instead, once per exchange.
 Communication communication_of(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   if (job.shards()) return sharded_communication_of(plan);
   const std::size_t bytes =
       static_cast<std::size_t>(job.held_parameters() * job.master_bytes() *
@@ -178,7 +179,7 @@ Communication communication_of(const TrainingPlan& plan) {
 // (base/pinned_blocks.h): an eighth at most of activations and of many tensors of different sizes. The
 // intervals of sharded weights have equal sizes, one for each block of the model.
 std::int64_t pinned_bytes(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   const std::int64_t all = plan.memory.in_file + plan.memory.on_host;
   if (!job.weights_on_host || !job.shards_weights) return all + all / 8;
   const auto bytes = [&](std::int64_t parameters) {
@@ -196,7 +197,7 @@ std::int64_t pinned_bytes(const TrainingPlan& plan) {
 // Each pipeline stage has its part of the layers, and each of their sums is one call. A
 // reduce-scatter plus an all-gather costs as much as an all-reduce.
 Communication layer_communication_of(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   if (job.tensor == 1 || job.layer_sums == 0) return {};
   const auto bytes = static_cast<std::size_t>(job.layer_sum_bytes);
   Communication sum = all_reduce_of(job, job.tensor, bytes, bytes);
@@ -205,14 +206,14 @@ Communication layer_communication_of(const TrainingPlan& plan) {
 }
 
 // Threads that share a core take turns.
-double turns(const Job& job, int lanes) {
+double turns(const PlannedJob& job, int lanes) {
   if (job.device != "cpu") return job.ranks_per_device;
   return std::max(1.0, double(job.ranks_here * lanes * job.kernel_threads) / job.usable_cores);
 }
 
 // Micro-batches go through the lanes in rounds; a device computes one after the other.
 double compute_seconds_of(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   if (job.simulated) return 0;
   const int at_once = plan.on_device() ? 1 : plan.lanes;
   const std::int64_t rounds = (plan.micro_per_rank + at_once - 1) / at_once;
@@ -224,7 +225,7 @@ double compute_seconds_of(const TrainingPlan& plan) {
 // owner reads the sum for its norm, and the update reads it, reads and writes the weights and
 // moments.
 double update_seconds_of(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   if (job.simulated || job.memory_rate <= 0) return 0;
   const double adding = 3.0 * static_cast<double>(plan.micro_per_rank);
   const double updating = (4.0 + 2 * job.optimizer_moments) / job.owners;
@@ -236,7 +237,7 @@ double update_seconds_of(const TrainingPlan& plan) {
 // The time of a device's transfers from and to the host's memory. An update fetches and stores at
 // once; a pass stores its activations and fetches them later; shards are fetched for both passes.
 double host_seconds_of(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   if (job.simulated || job.accelerator == nullptr) return 0;
   std::int64_t of_pass = job.offloads_activations ? 2 * job.file_per_micro : 0;
   if (job.weights_on_host && job.shards_weights)
@@ -247,7 +248,7 @@ double host_seconds_of(const TrainingPlan& plan) {
 }
 
 // More lanes than micro-batches would idle.
-int lanes_of(const Job& job, std::int64_t micro_per_rank) {
+int lanes_of(const PlannedJob& job, std::int64_t micro_per_rank) {
   if (!job.takes_lanes()) return 1;
   return static_cast<int>(std::min<std::int64_t>(job.lanes, micro_per_rank));
 }
@@ -293,7 +294,7 @@ std::int64_t TrainingPlan::host_total() const noexcept {
          (job.evaluator ? evaluator_bytes() : 0);
 }
 
-TrainingPlan make_plan(const Job& job) {
+TrainingPlan make_plan(const PlannedJob& job) {
   check_arithmetic(job);
   TrainingPlan plan;
   plan.job = job;

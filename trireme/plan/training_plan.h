@@ -55,7 +55,7 @@ struct Exchange {
   std::string graph = {};   // gossip: properties of the graph, for people
 };
 
-struct Job {
+struct PlannedJob {
   std::string name;         // "gpt-nano"
   std::string model, data;  // one line each, for people
   std::int64_t parameters = 0;
@@ -158,7 +158,7 @@ struct Job {
 };
 
 struct TrainingPlan {
-  Job job;
+  PlannedJob job;
   std::int64_t micro_batches = 0;   // in a global batch
   std::int64_t micro_per_rank = 0;  // of the rank with most
   int open_sums = 1;                // a, or A
@@ -217,7 +217,7 @@ std::string host_refusal(const TrainingPlan& plan);
 /// host_refusal() for a device's memory.
 std::string device_refusal(const TrainingPlan& plan);
 
-TrainingPlan make_plan(const Job& job);
+TrainingPlan make_plan(const PlannedJob& job);
 /// The lines printed before the first step; ends with a newline.
 std::string explain(const TrainingPlan& plan);
 

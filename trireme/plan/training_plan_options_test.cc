@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-plan::Job on_two_ranks() {
+plan::PlannedJob on_two_ranks() {
   return {.name = "tiny",
           .parameters = 1000,
           .batch = 8,
@@ -26,11 +26,11 @@ plan::Job on_two_ranks() {
 
 // A rank that waits for others in the middle of a pass computes one micro-batch at a time.
 TEST(PlanOfOptions, RanksOfAPipelineAndOfShardedGradientsHaveOneLane) {
-  plan::Job staged = on_two_ranks(), sharded = on_two_ranks();
+  plan::PlannedJob staged = on_two_ranks(), sharded = on_two_ranks();
   staged.pipeline = 2;
   sharded.owners = 2;
   sharded.shards_gradients = true;
-  for (plan::Job one : {staged, sharded}) {
+  for (plan::PlannedJob one : {staged, sharded}) {
     one.kernel_seconds = 1;
     const plan::TrainingPlan plan = plan::make_plan(one);
     one.lanes = 4;
@@ -49,7 +49,7 @@ TEST(PlanOfOptions, RanksOfAPipelineAndOfShardedGradientsHaveOneLane) {
 
 // On the CPU, memory.offload puts moments and the masters of 16-bit weights into a file.
 TEST(PlanOfOptions, StateInAFileIsNotInMemory) {
-  plan::Job one = on_two_ranks();
+  plan::PlannedJob one = on_two_ranks();
   one.precision = "bf16";
   one.largest_blocks = 500;
   const plan::TrainingPlan kept = plan::make_plan(one);
@@ -65,7 +65,7 @@ TEST(PlanOfOptions, StateInAFileIsNotInMemory) {
 }
 
 TEST(PlanOfOptions, ACompressorsResidualIsAsLargeAsTheGradients) {
-  plan::Job one = on_two_ranks();
+  plan::PlannedJob one = on_two_ranks();
   const plan::Memory none = plan::make_plan(one).memory;
   one.keeps_residual = true;
   const plan::Memory kept = plan::make_plan(one).memory;

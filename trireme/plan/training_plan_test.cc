@@ -12,7 +12,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-plan::Job job(std::int64_t batch, std::int64_t micro, int ranks) {
+plan::PlannedJob job(std::int64_t batch, std::int64_t micro, int ranks) {
   return {.name = "tiny",
           .parameters = 1000,
           .batch = batch,
@@ -29,7 +29,7 @@ plan::Job job(std::int64_t batch, std::int64_t micro, int ranks) {
           .algorithm = "auto"};
 }
 
-std::string refusal(const plan::Job& job) {
+std::string refusal(const plan::PlannedJob& job) {
   try {
     plan::make_plan(job);
   } catch (const ConfigError& error) {
@@ -43,7 +43,7 @@ TEST(TrainingPlan, ShowsTheArithmeticOfABadMicroBatch) {
 }
 
 TEST(TrainingPlan, APipelineNeedsABlockForEachStage) {
-  plan::Job one = job(8, 1, 4);
+  plan::PlannedJob one = job(8, 1, 4);
   one.pipeline = 4;
   one.blocks = 4;
   EXPECT_EQ(plan::make_plan(one).stages, 4);
@@ -56,7 +56,7 @@ TEST(TrainingPlan, APipelineNeedsABlockForEachStage) {
 
 TEST(TrainingPlan, ShardedMemoryFollowsNumerics) {
   // bf16 on 4 ranks, M = 8: a = 1 for 2 micro-batches per rank, A = 3 for all 8.
-  plan::Job one = job(8, 1, 4);
+  plan::PlannedJob one = job(8, 1, 4);
   one.precision = "bf16";
   one.owners = 4;
   one.largest_blocks = 300;
@@ -84,7 +84,7 @@ TEST(TrainingPlan, ShardedMemoryFollowsNumerics) {
 // Stages are divided among the pipeline's ranks, and a stage's state among the ranks that hold it;
 // two blocks are whole, whatever the number of stages.
 TEST(TrainingPlan, ShardedMemoryOfAPipelineFollowsNumerics) {
-  plan::Job one = job(8, 1, 4);
+  plan::PlannedJob one = job(8, 1, 4);
   one.precision = "bf16";
   one.pipeline = 2;
   one.owners = 2;
@@ -104,7 +104,7 @@ TEST(TrainingPlan, ShardedMemoryOfAPipelineFollowsNumerics) {
 }
 
 TEST(TrainingPlan, AnExchangeIsDividedAmongItsSteps) {
-  plan::Job one = job(8, 1, 4);
+  plan::PlannedJob one = job(8, 1, 4);
   const double each = plan::make_plan(one).communication.seconds;
   EXPECT_GT(each, 0);
   one.sync = "local_sgd";
@@ -121,7 +121,7 @@ TEST(TrainingPlan, AnExchangeIsDividedAmongItsSteps) {
 }
 
 TEST(TrainingPlan, GossipIsMessagesAndNoReduction) {
-  plan::Job one = job(8, 1, 8);
+  plan::PlannedJob one = job(8, 1, 8);
   one.sync = "gossip";
   one.exchange = {.about = "gossip", .every = 1, .messages = 1, .graph = "one_peer of 8 ranks"};
   const plan::TrainingPlan peer = plan::make_plan(one);
@@ -135,7 +135,7 @@ TEST(TrainingPlan, GossipIsMessagesAndNoReduction) {
 }
 
 TEST(TrainingPlan, ServersAreNamedAndCostTwoMessagesAStep) {
-  plan::Job one = job(8, 1, 1);
+  plan::PlannedJob one = job(8, 1, 1);
   one.sync = "server";
   one.exchange = {
       .about = "1 parameter server, synchronous", .every = 1, .messages = 2, .beside = "1 process"};
@@ -152,29 +152,29 @@ TEST(TrainingPlan, ShowsTheArithmeticOfTooManyRanks) {
 
 TEST(TrainingPlan, MemoryFollowsNumerics) {
   // bf16, m = 4 micro-batches per rank: a = 2, 14 + 4a bytes per parameter.
-  plan::Job bf16 = job(8, 1, 2);
+  plan::PlannedJob bf16 = job(8, 1, 2);
   bf16.precision = "bf16";
   const plan::TrainingPlan plan = plan::make_plan(bf16);
   EXPECT_EQ(plan.open_sums, 2);
   EXPECT_EQ(plan.memory.weights + plan.memory.gradients + plan.memory.optimizer, 1000 * (14 + 8));
   EXPECT_EQ(plan.memory.total() - plan.memory.runtime(), 22000 + 5000 + plan.memory.temporaries);
-  plan::Job fp16 = bf16;
+  plan::PlannedJob fp16 = bf16;
   fp16.precision = "fp16";
   EXPECT_EQ(plan::make_plan(fp16).memory.total(), plan.memory.total());
   // fp32 has no 16-bit copy: 4 + 4a + 8 bytes; fp64 doubles everything.
-  const auto of_model = [](const plan::Job& one) {
+  const auto of_model = [](const plan::PlannedJob& one) {
     const plan::Memory memory = plan::make_plan(one).memory;
     return memory.weights + memory.gradients + memory.optimizer;
   };
   EXPECT_EQ(of_model(job(2, 1, 2)), 16000);
-  plan::Job fp64 = job(2, 1, 2);
+  plan::PlannedJob fp64 = job(2, 1, 2);
   fp64.precision = "fp64";
   EXPECT_EQ(of_model(fp64), 32000);
 }
 
 TEST(TrainingPlan, TensorParallelRanksShareTheModel) {
   const auto on = [](int ranks, int pipeline, int tensor) {
-    plan::Job one = job(8, 1, ranks);
+    plan::PlannedJob one = job(8, 1, ranks);
     one.pipeline = pipeline;
     one.tensor = tensor;
     return one;
@@ -186,7 +186,7 @@ TEST(TrainingPlan, TensorParallelRanksShareTheModel) {
               AllOf(HasSubstr("pipeline of 2 stages on 2 ranks"),
                     HasSubstr(" x 2 tensor-parallel ranks x 2, plain data parallel"),
                     HasSubstr("4 in each copy of the model"), HasSubstr("within a tolerance")));
-  plan::Job lanes = on(2, 1, 2);
+  plan::PlannedJob lanes = on(2, 1, 2);
   lanes.lanes = 4;
   EXPECT_EQ(plan::make_plan(lanes).lanes, 1);
   EXPECT_THAT(refusal(on(6, 2, 2)),
@@ -196,12 +196,12 @@ TEST(TrainingPlan, TensorParallelRanksShareTheModel) {
 }
 
 TEST(TrainingPlan, ASumOfALayerIsOneCallWhateverTheBuckets) {
-  plan::Job one = job(8, 1, 2);
+  plan::PlannedJob one = job(8, 1, 2);
   one.tensor = 2;
   one.layer_sums = 10;
   one.layer_sum_bytes = 64 << 20;
   one.bucket_bytes = 1 << 20;
-  plan::Job whole = one;
+  plan::PlannedJob whole = one;
   whole.bucket_bytes = one.layer_sum_bytes;
   EXPECT_GT(plan::make_plan(one).layers.seconds, 0);
   EXPECT_EQ(plan::make_plan(one).layers.seconds, plan::make_plan(whole).layers.seconds);
@@ -210,7 +210,7 @@ TEST(TrainingPlan, ASumOfALayerIsOneCallWhateverTheBuckets) {
 // 600 of 1000 parameters belong to four experts, which two ranks share.
 TEST(TrainingPlan, ExpertParallelRanksShareExpertsAndSequences) {
   const auto on = [](int ranks, int expert, std::int64_t micro = 4) {
-    plan::Job one = job(32, micro, ranks);
+    plan::PlannedJob one = job(32, micro, ranks);
     one.expert = expert;
     one.expert_parameters = 600;
     return one;
@@ -222,16 +222,16 @@ TEST(TrainingPlan, ExpertParallelRanksShareExpertsAndSequences) {
   EXPECT_THAT(plan::explain(plan),
               AllOf(HasSubstr("2 expert-parallel ranks x 2, plain data parallel"),
                     HasSubstr("parallel.expert = 2 adds in another order")));
-  plan::Job mesh = on(16, 2);
+  plan::PlannedJob mesh = on(16, 2);
   mesh.pipeline = mesh.tensor = 2;
   EXPECT_EQ(plan::make_plan(mesh).memory.weights, 700 / 4 * 4);
-  plan::Job sharded = on(4, 2);
+  plan::PlannedJob sharded = on(4, 2);
   sharded.owners = 2;
   EXPECT_EQ(plan::make_plan(sharded).memory.optimizer, 350 * 8);
 
   EXPECT_THAT(refusal(on(5, 2)), HasSubstr("parallel.expert = 2 does not divide data x shard: 5 = "
                                            "2 x 2 + 1"));
-  plan::Job odd = on(6, 2);
+  plan::PlannedJob odd = on(6, 2);
   odd.pipeline = 2;
   EXPECT_THAT(refusal(odd), HasSubstr("6 ranks / 2 = 3, and 3 = 1 x 2 + 1"));
 }
@@ -242,7 +242,7 @@ TEST(TrainingPlan, MemoryHasNamedPartsBeyondTheModel) {
   EXPECT_EQ(two.text, 30);
   EXPECT_GT(two.kernels, 0);
   // Over shared memory, peers' gradients are read in place: each of two ranks reads half of them.
-  plan::Job tcp = job(8, 1, 2);
+  plan::PlannedJob tcp = job(8, 1, 2);
   tcp.transport = "tcp";
   EXPECT_EQ(two.group - plan::make_plan(tcp).memory.group, two.gradients / 2);
   EXPECT_EQ(plan::make_plan(job(8, 1, 1)).memory.group, 0);
@@ -253,7 +253,7 @@ TEST(TrainingPlan, MemoryHasNamedPartsBeyondTheModel) {
 }
 
 TEST(TrainingPlan, LanesTakeCoresActivationsAndGradients) {
-  plan::Job lanes = job(8, 2, 1);
+  plan::PlannedJob lanes = job(8, 2, 1);
   lanes.lanes = 2;
   const plan::TrainingPlan two = plan::make_plan(lanes), one = plan::make_plan(job(8, 2, 1));
   EXPECT_EQ(two.memory.activations, 2 * one.memory.activations);
@@ -267,7 +267,7 @@ TEST(TrainingPlan, LanesTakeCoresActivationsAndGradients) {
 }
 
 TEST(TrainingPlan, LanesOfADeviceTakeItsTimeInTurn) {
-  plan::Job lanes = job(8, 2, 1);
+  plan::PlannedJob lanes = job(8, 2, 1);
   lanes.device = "cuda";
   lanes.kernel_seconds = 1;
   EXPECT_DOUBLE_EQ(plan::make_plan(lanes).compute_seconds, 4);
@@ -276,14 +276,14 @@ TEST(TrainingPlan, LanesOfADeviceTakeItsTimeInTurn) {
 }
 
 TEST(TrainingPlan, AGraphKeepsOneMicroBatchsGradients) {
-  plan::Job recorded = job(8, 2, 1);
+  plan::PlannedJob recorded = job(8, 2, 1);
   recorded.graphs = true;
   EXPECT_EQ(plan::make_plan(recorded).memory.temporaries,
             plan::make_plan(job(8, 2, 1)).memory.temporaries + 4 * 1000);
 }
 
 TEST(TrainingPlan, CommunicationIsTheTunersWhereItMeasured) {
-  plan::Job two = job(8, 1, 2);
+  plan::PlannedJob two = job(8, 1, 2);
   two.bucket_bytes = 1000;  // four buckets of 1,000 parameters' gradients
   EXPECT_THAT(plan::explain(plan::make_plan(two)), HasSubstr("typical of shm; not measured here"));
   two.tuning_path = "/home/me/tuning.toml";
@@ -302,7 +302,7 @@ TEST(TrainingPlan, CommunicationIsTheTunersWhereItMeasured) {
 
 // Kernels in rounds of lanes, on the available cores, then the update and communication.
 TEST(TrainingPlan, TheTimeOfAStepIsKnownWhereThatOfItsKernelsIs) {
-  plan::Job one = job(8, 2, 1);
+  plan::PlannedJob one = job(8, 2, 1);
   EXPECT_EQ(plan::make_plan(one).step_seconds(), 0);
   EXPECT_THAT(plan::explain(plan::make_plan(one)), Not(HasSubstr("  time ")));
   one.kernel_seconds = 3;
@@ -322,7 +322,7 @@ TEST(TrainingPlan, TheTimeOfAStepIsKnownWhereThatOfItsKernelsIs) {
 }
 
 TEST(TrainingPlan, TheUpdateMovesGradientsWeightsAndMoments) {
-  plan::Job one = job(8, 2, 1);
+  plan::PlannedJob one = job(8, 2, 1);
   one.parameters = 1000;
   one.kernel_seconds = 0.5;
   one.memory_rate = 1e4;
@@ -346,7 +346,7 @@ TEST(TrainingPlan, TheUpdateMovesGradientsWeightsAndMoments) {
 }
 
 TEST(TrainingPlan, ActivationsInAFileAreBesideTheMemory) {
-  plan::Job one = job(8, 1, 2);
+  plan::PlannedJob one = job(8, 1, 2);
   one.pipeline = 2;
   const plan::Memory kept = plan::make_plan(one).memory;
   one.offloads_activations = true;
@@ -361,7 +361,7 @@ TEST(TrainingPlan, ActivationsInAFileAreBesideTheMemory) {
 }
 
 TEST(TrainingPlan, OptimizerStateOnTheHostLeavesTheDevice) {
-  plan::Job one = job(8, 1, 2);
+  plan::PlannedJob one = job(8, 1, 2);
   one.device = "cuda";
   one.ranks_here = 2;
   one.largest_blocks = one.parameters / 10;
@@ -377,7 +377,7 @@ TEST(TrainingPlan, OptimizerStateOnTheHostLeavesTheDevice) {
 }
 
 TEST(TrainingPlan, ADeviceMayHaveLessMemoryThanOthersOfItsName) {
-  plan::Job one = job(8, 1, 2);
+  plan::PlannedJob one = job(8, 1, 2);
   one.device = "cuda";
   one.accelerator = plan::find_accelerator("a100");
   const plan::TrainingPlan plan = plan::make_plan(one);
@@ -391,7 +391,7 @@ TEST(TrainingPlan, ADeviceMayHaveLessMemoryThanOthersOfItsName) {
 
 // No figures of its maker are known, but the driver tells its memory.
 TEST(TrainingPlan, TheMemoryOfAnyDeviceIsCompared) {
-  plan::Job one = job(8, 1, 2);
+  plan::PlannedJob one = job(8, 1, 2);
   one.device = "cuda";
   one.device_memory = 1000;
   one.ranks_per_device = 2;
@@ -405,7 +405,7 @@ TEST(TrainingPlan, TheMemoryOfAnyDeviceIsCompared) {
 }
 
 TEST(TrainingPlan, TheHostsMemoryTakesTime) {
-  plan::Job one = job(8, 1, 2);
+  plan::PlannedJob one = job(8, 1, 2);
   one.device = "cuda";
   one.accelerator = plan::find_accelerator("h200");
   one.kernel_seconds = 1;
@@ -435,7 +435,7 @@ TEST(TrainingPlan, TheHostsMemoryTakesTime) {
 // Masters of 4 bytes and sharded weights of 2. On the device are 15 % of them during an update, and
 // 10 % of the weights before they are gathered.
 TEST(TrainingPlan, MastersAndShardsOnTheHostLeaveTheDevice) {
-  plan::Job one = job(8, 1, 2);
+  plan::PlannedJob one = job(8, 1, 2);
   one.device = "cuda";
   one.precision = "bf16";
   one.owners = 2;
@@ -456,7 +456,7 @@ TEST(TrainingPlan, MastersAndShardsOnTheHostLeaveTheDevice) {
 
 // Counted in halves of an all-reduce: gradients to their owners, weights back.
 TEST(TrainingPlan, CommunicationOfPartsIsCountedInHalves) {
-  plan::Job one = job(8, 1, 2);
+  plan::PlannedJob one = job(8, 1, 2);
   const double all = plan::make_plan(one).communication.seconds;
   one.owners = 2;
   const auto of = [&](bool gradients, bool weights) {
@@ -478,7 +478,7 @@ TEST(TrainingPlan, UnevenRanksCountTheLargestShare) {
 }
 
 TEST(TrainingPlan, ExplainsItself) {
-  plan::Job two = job(8, 2, 2), four = job(8, 2, 4);
+  plan::PlannedJob two = job(8, 2, 2), four = job(8, 2, 4);
   two.ranks_here = 2;
   const std::string text = plan::explain(plan::make_plan(two));
   EXPECT_THAT(text, AllOf(HasSubstr("tiny on 2 ranks"), HasSubstr("1,000 parameters"),
@@ -495,7 +495,7 @@ TEST(TrainingPlan, ExplainsItself) {
 
 // Huge numbers do not overflow, and more of something never fits where less does not.
 TEST(TrainingPlan, TheLargestNumbersDoNotOverflow) {
-  plan::Job one = job(1'000'000'000, 1, 1);
+  plan::PlannedJob one = job(1'000'000'000, 1, 1);
   one.parameters = 1'000'000'000'000'000;
   one.activations_per_micro = 1'000'000'000'000'000'000;
   one.optimizer_moments = 3;
@@ -519,7 +519,7 @@ TEST(TrainingPlan, CountsTheOpenSumsOfThreeRanks) {
 }
 
 TEST(TrainingPlan, RanksOfAHostShareTheText) {
-  plan::Job two = job(8, 1, 2);
+  plan::PlannedJob two = job(8, 1, 2);
   two.ranks_here = 2;
   plan::TrainingPlan plan = plan::make_plan(two);
   EXPECT_EQ(plan.shared(), plan.memory.text);
@@ -556,7 +556,7 @@ TEST(TrainingPlan, ServersOfTheHostTakeItsMemory) {
 
 // Schedules number micro-batches with at most four digits.
 TEST(TrainingPlan, MoreMicroBatchesThanAScheduleHasAreRefused) {
-  plan::Job many = job(20'000, 1, 2);
+  plan::PlannedJob many = job(20'000, 1, 2);
   many.pipeline = 2;
   EXPECT_THAT(refusal(many), AllOf(HasSubstr("20,000 micro-batches in each pipeline"),
                                    HasSubstr("at most 9,999"), HasSubstr("Raise batch.micro")));

@@ -8,7 +8,7 @@
 namespace trireme::inline v0::plan {
 namespace {
 
-std::string layout_name(const Job& job);
+std::string layout_name(const PlannedJob& job);
 
 // "20 %"
 std::string bubble_text(const TrainingPlan& plan) {
@@ -18,7 +18,7 @@ std::string bubble_text(const TrainingPlan& plan) {
 // "pipeline of 4 stages on 2 ranks (interleaved-1f1b, 20 % bubble) x 2 tensor-parallel ranks x 4,
 // plain data parallel"
 std::string model_parallel_name(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   std::string name;
   if (job.pipeline > 1) {
     name = "pipeline of " + counted(plan.stages, "stage") + " on " + counted(job.pipeline, "rank") +
@@ -32,14 +32,14 @@ std::string model_parallel_name(const TrainingPlan& plan) {
   if (job.tensor > 1)
     name += (name.empty() ? "" : " x ") + counted(job.tensor, "tensor-parallel rank") +
             (job.sequence ? " (and sequence parallel)" : "");
-  Job one = job;
+  PlannedJob one = job;
   one.ranks = job.data_ranks();
   one.pipeline = one.expert = one.context = one.tensor = 1;
   return name + (one.ranks > 1 ? " x " + std::to_string(one.ranks) + ", " + layout_name(one)
                                : std::string());
 }
 
-std::string layout_name(const Job& job) {
+std::string layout_name(const PlannedJob& job) {
   if (job.exchange.every > 0) return job.exchange.about;
   if (!job.shards()) return "plain data parallel";
   const std::string what = job.shards_weights     ? "all state"
@@ -52,7 +52,7 @@ std::string layout_name(const Job& job) {
 }
 
 std::string core_line(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   if (job.simulated) {
     return "1 core: " + counted(job.ranks, "simulated rank") +
            " take turns in one process; all times are of the virtual clock, on which they compute "
@@ -95,7 +95,7 @@ std::string time_line(const TrainingPlan& plan) {
 }
 
 std::string device_line(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   if (!plan.on_device()) return {};
   std::string line = "  device   " + job.device;
   const int sharing = job.ranks_per_device;
@@ -108,7 +108,7 @@ std::string device_line(const TrainingPlan& plan) {
 }
 
 std::string memory_lines(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   const Memory& memory = plan.memory;
   const auto elsewhere = [&](std::int64_t bytes) {
     return " (and " + bytes_text(bytes) + (plan.on_device() ? " on the host)" : " in a file)");
@@ -143,7 +143,7 @@ std::string memory_lines(const TrainingPlan& plan) {
 }
 
 std::string items_line(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   const std::string rest = ", " + counted(job.steps, "step") + ", " +
                            grouped(times(plan.tokens_per_step(), job.steps)) + " in all\n";
   if (job.tokens_per_sample == 1)
@@ -178,7 +178,7 @@ std::string exchange_line(const TrainingPlan& plan) {
 }
 
 // " (shares 3:2:1)"
-std::string shares_text(const Job& job) {
+std::string shares_text(const PlannedJob& job) {
   std::string text;
   for (const std::uint32_t weight : job.shares)
     text += (text.empty() ? " (shares " : ":") + std::to_string(weight);
@@ -205,7 +205,7 @@ std::string device_refusal(const TrainingPlan& plan) {
 }
 
 std::string explain(const TrainingPlan& plan) {
-  const Job& job = plan.job;
+  const PlannedJob& job = plan.job;
   std::ostringstream out;
   out << "Plan for " << job.name << " on " << counted(job.ranks, "rank") << "\n"
       << "  model    " << job.model << "; " << counted(job.parameters, "parameter") << ", "

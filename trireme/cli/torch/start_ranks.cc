@@ -76,7 +76,7 @@ int run_process(Role role, int argc, char** argv, const train::WorkerSpec& spec)
   return run(argc, argv, spec);
 }
 
-int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
+int start_ranks(const plan::PlannedJob& job, const launch::HostOptions& hosts,
                 const train::Settings& settings, int argc, char** argv,
                 const train::WorkerSpec& spec) {
   const bool elastic = settings.elastic.on() && !spec.trial;

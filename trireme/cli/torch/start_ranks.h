@@ -20,7 +20,7 @@ int run_process(Role role, int argc, char** argv, const train::WorkerSpec& spec)
 
 /// A single rank without servers and evaluator runs in this process. Otherwise every process is
 /// started; those on other hosts must see the run's folder. Returns the job's exit code.
-int start_ranks(const plan::Job& job, const launch::HostOptions& hosts,
+int start_ranks(const plan::PlannedJob& job, const launch::HostOptions& hosts,
                 const train::Settings& settings, int argc, char** argv,
                 const train::WorkerSpec& spec);
 

@@ -89,7 +89,7 @@ void say_next(const TrainOptions& options, const std::string& typed, const train
 
 // Draws the last step of a traced pipeline above a simulation of the same passes. Errors here do
 // not fail the training.
-void draw_passes(const plan::Job& job, const train::RunFolder& folder, bool json) {
+void draw_passes(const plan::PlannedJob& job, const train::RunFolder& folder, bool json) {
   try {
     const std::string text = read_file(folder.passes(), "", {.operation = "trace"});
     const std::string name = std::filesystem::path(job.schedule).filename().string();
@@ -106,7 +106,7 @@ void draw_passes(const plan::Job& job, const train::RunFolder& folder, bool json
 // The time of a step if the job's cores did nothing but large products. Ranks that `train` starts
 // share this process's cores; each rank of a launcher is assumed to have as many.
 double product_seconds(const plan::TrainingPlan& plan, bool own_ranks) {
-  const plan::Job& job = plan.job;
+  const plan::PlannedJob& job = plan.job;
   if (job.product_rate <= 0) return 0;
   if (plan.on_device())
     return job.flops_per_micro * static_cast<double>(plan.micro_batches) * job.ranks_per_device /

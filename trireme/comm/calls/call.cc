@@ -18,8 +18,8 @@ std::exception_ptr gave_up(ExitCode code, ErrorContext context) {
 
 }  // namespace
 
-net::Tag tag_of(Channel channel) noexcept {
-  return {kTagSpace | static_cast<std::uint64_t>(channel)};
+net::Tag tag_of(Purpose purpose) noexcept {
+  return {kTagSpace | static_cast<std::uint64_t>(purpose)};
 }
 
 void Call::end(const std::exception_ptr& error) {

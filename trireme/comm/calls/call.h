@@ -22,8 +22,8 @@ namespace trireme::inline v0::comm {
 
 /// The purpose of a message. Tags hold nothing else: operations run in the same order on all ranks,
 /// so messages between two ranks need no number.
-enum class Channel : std::uint32_t { Header, Data, Device };
-net::Tag tag_of(Channel channel) noexcept;
+enum class Purpose : std::uint32_t { Header, Data, Device };
+net::Tag tag_of(Purpose purpose) noexcept;
 
 struct Call {
   explicit Call(Operation&& called) : operation(std::move(called)) {}

@@ -33,13 +33,13 @@ void exchange_headers(Engine& engine, const std::shared_ptr<Call>& call) {
   // because of a mismatch may have sent its header before.
   call->posting = true;
   for (int step = 1; step < size; ++step) {
-    phase->send((rank + step) % size, tag_of(Channel::Header),
+    phase->send((rank + step) % size, tag_of(Purpose::Header),
                 std::as_bytes(std::span(&call->own, 1)));
   }
   if (call->run) call->run->announced();
   for (int step = 1; step < size; ++step) {
     const int from = (rank + size - step) % size;
-    phase->recv(from, tag_of(Channel::Header),
+    phase->recv(from, tag_of(Purpose::Header),
                 std::as_writable_bytes(std::span(&call->envelopes[from], 1)), [self, call, from] {
                   call->heard[from] = true;
                   if (self->failure.broken()) return;

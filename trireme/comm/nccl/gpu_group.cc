@@ -173,10 +173,10 @@ void GpuGroup::start_lane() {
   if (rank_ == 0) {
     id_ = Lane::new_id(*gpu_);
     for (int peer = 1; peer < size_; ++peer) {
-      phase->send(peer, tag_of(Channel::Device), std::as_bytes(std::span(&id_, 1)));
+      phase->send(peer, tag_of(Purpose::Device), std::as_bytes(std::span(&id_, 1)));
     }
   } else {
-    phase->recv(0, tag_of(Channel::Device), std::as_writable_bytes(std::span(&id_, 1)));
+    phase->recv(0, tag_of(Purpose::Device), std::as_writable_bytes(std::span(&id_, 1)));
   }
   phase->close();
 }

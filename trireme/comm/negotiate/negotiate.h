@@ -44,7 +44,6 @@ class Negotiator final {
   /// Counts of this rank, since construction.
   struct Statistics {
     std::uint64_t submitted = 0, by_number = 0;  // by_number: found in the response cache
-    std::uint64_t control_bytes = 0;             // sent to negotiate
   };
   Statistics statistics() const;
 

@@ -105,14 +105,13 @@ void Negotiator::Core::tell_rank_0(const Record& record) {
 
 // Records that are written while a parcel is being sent go together in the next one.
 void Negotiator::Core::flush(int peer) {
-  Link& link = at(peer);
+  PeerRecords& link = at(peer);
   if (link.flushing) return;
   link.flushing = true;
   while (!link.sends && !link.out.empty() && !failure_) {
     link.sending = link.out.take();
     link.sends = true;
     under_way_.fetch_add(1);
-    control_bytes_.fetch_add(sizeof link.sending);
     control_->send(parcel_buffer(link.sending), peer)
         .on_settled([self = shared_from_this(), peer](const std::exception_ptr& error) {
           self->at(peer).sends = false;
@@ -125,7 +124,7 @@ void Negotiator::Core::flush(int peer) {
 }
 
 void Negotiator::Core::listen(int peer) {
-  Link& link = at(peer);
+  PeerRecords& link = at(peer);
   link.listening = true;
   do {
     link.heard = false;
@@ -133,7 +132,7 @@ void Negotiator::Core::listen(int peer) {
         .on_settled([self = shared_from_this(), peer](const std::exception_ptr& error) {
           if (error) return self->fail(error);
           self->take(peer);
-          Link& from = self->at(peer);
+          PeerRecords& from = self->at(peer);
           if (from.silent || self->failure_) return;
           from.listening ? void(from.heard = true) : self->listen(peer);
         });
@@ -142,7 +141,7 @@ void Negotiator::Core::listen(int peer) {
 }
 
 void Negotiator::Core::take(int peer) {
-  Link& link = at(peer);
+  PeerRecords& link = at(peer);
   try {
     link.in.put(link.receiving);
     while (const auto record = link.in.take()) {
@@ -315,7 +314,7 @@ void Negotiator::Core::close() {
 }
 
 Negotiator::Statistics Negotiator::Core::statistics() const {
-  return {submitted_.load(), num_by_number_.load(), control_bytes_.load()};
+  return {submitted_.load(), num_by_number_.load()};
 }
 
 }  // namespace trireme::inline v0::comm

@@ -38,7 +38,7 @@ class Negotiator::Core : public std::enable_shared_from_this<Core> {
     WorkSource source;
     Start start;
   };
-  struct Link {
+  struct PeerRecords {
     RecordWriter out;
     RecordReader in;
     Parcel sending, receiving;
@@ -47,7 +47,7 @@ class Negotiator::Core : public std::enable_shared_from_this<Core> {
     bool listening = false, heard = false, silent = false;
   };
 
-  Link& at(int peer) { return links_[static_cast<std::size_t>(peer)]; }
+  PeerRecords& at(int peer) { return links_[static_cast<std::size_t>(peer)]; }
   void enqueue(const std::string& name, const Signature& signature, Pending pending);
   void tell_rank_0(const Record& record);
   void flush(int peer);
@@ -67,8 +67,8 @@ class Negotiator::Core : public std::enable_shared_from_this<Core> {
   const int rank_, size_;
   const int name_;  // of this rank, in errors
   std::shared_ptr<Communicator> control_, data_;
-  std::vector<Link> links_;  // by peer; other ranks than 0 use the link to rank 0 only
-  NegotiationTable table_;   // used on rank 0 only
+  std::vector<PeerRecords> links_;  // by peer; other ranks than 0 use the link to rank 0 only
+  NegotiationTable table_;          // used on rank 0 only
   std::vector<Record> orders_;
   bool applying_ = false;
   std::map<std::string, Pending> pending_;
@@ -77,7 +77,7 @@ class Negotiator::Core : public std::enable_shared_from_this<Core> {
   std::exception_ptr failure_;
   std::atomic<bool> closed_{false};
   std::atomic<int> under_way_{0};  // parcels that are being sent
-  std::atomic<std::uint64_t> submitted_{0}, num_by_number_{0}, control_bytes_{0};
+  std::atomic<std::uint64_t> submitted_{0}, num_by_number_{0};
 };
 
 }  // namespace trireme::inline v0::comm

@@ -68,7 +68,7 @@ void ProgramRun::place_inputs() {
   const Operation& op = call_->operation;
   for (const auto& [chunk, nodes] : route_.initial) {
     for (std::size_t i = 0; i < nodes.size(); ++i) {
-      Place place{nodes[i]};
+      NodeMemory place{nodes[i]};
       const bool terms = op.kind == OpKind::AllReduce;
       place.data = address_in(terms ? op.terms[i].value : op.in, extents_.at(chunk).in);
       place.writable = terms;
@@ -82,19 +82,19 @@ std::byte* ProgramRun::out_of(int chunk) const {
   return wanted ? address_in(call_->operation.out, extents_.at(chunk).out) : nullptr;
 }
 
-ProgramRun::Place ProgramRun::take(int chunk, kernel::LeafRange node) {
+ProgramRun::NodeMemory ProgramRun::take(int chunk, kernel::LeafRange node) {
   const bool wide = is_wide(node);
   return {node, engine_.scratch.take(bytes_of(chunk, wide)), true, true, wide};
 }
 
-void ProgramRun::release(const Place& place) {
+void ProgramRun::release(const NodeMemory& place) {
   if (place.scratch) engine_.scratch.give_back(place.data);
 }
 
-ProgramRun::Place& ProgramRun::find(int chunk, kernel::LeafRange node) {
+ProgramRun::NodeMemory& ProgramRun::find(int chunk, kernel::LeafRange node) {
   auto& places = held_[chunk];
-  const auto place =
-      std::find_if(places.begin(), places.end(), [&](const Place& p) { return p.node == node; });
+  const auto place = std::find_if(places.begin(), places.end(),
+                                  [&](const NodeMemory& p) { return p.node == node; });
   TRIREME_CHECK((place != places.end()));
   return *place;
 }
@@ -109,7 +109,7 @@ void ProgramRun::announced() {
 
 void ProgramRun::tell_held() const {
   for (const auto& [chunk, places] : held_) {
-    for (const Place& place : places) {
+    for (const NodeMemory& place : places) {
       tell({.kind = RunEvent::Kind::Hold,
             .chunk = chunk,
             .node = place.node,
@@ -118,9 +118,10 @@ void ProgramRun::tell_held() const {
   }
 }
 
-void ProgramRun::tell_received(const Movement& receive, const std::vector<Place>& places) const {
+void ProgramRun::tell_received(const Movement& receive,
+                               const std::vector<NodeMemory>& places) const {
   if (bytes_of(receive.chunk) == 0) return;  // nothing was sent
-  for (const Place& place : places) {
+  for (const NodeMemory& place : places) {
     tell({RunEvent::Kind::Receive,
           receive.chunk,
           receive.peer,
@@ -134,10 +135,10 @@ void ProgramRun::post_sends(Phase& phase) {
   for (const Movement& send : route_.rounds[round_].sends) {
     if (bytes_of(send.chunk) == 0) continue;
     for (const kernel::LeafRange& node : send.nodes) {
-      const Place& place = find(send.chunk, node);
+      const NodeMemory& place = find(send.chunk, node);
       const std::byte* data = place.data;
       const std::size_t bytes = bytes_of(send.chunk, place.wide);
-      phase.send(send.peer, tag_of(Channel::Data), {data, bytes});
+      phase.send(send.peer, tag_of(Purpose::Data), {data, bytes});
       if (watched())
         tell({RunEvent::Kind::Send, send.chunk, send.peer, false, node, {data, bytes}});
     }
@@ -151,9 +152,9 @@ void ProgramRun::post_receives(Phase& phase) {
     for (const kernel::LeafRange& node : receive.nodes) {
       std::byte* out = out_of(receive.chunk);
       const bool straight = receive.copy && out && receive.nodes.size() == 1 && !is_wide(node);
-      places.push_back(straight ? Place{node, out, true, false} : take(receive.chunk, node));
+      places.push_back(straight ? NodeMemory{node, out, true, false} : take(receive.chunk, node));
       const std::size_t bytes = bytes_of(receive.chunk, places.back().wide);
-      if (bytes > 0) phase.recv(receive.peer, tag_of(Channel::Data), {places.back().data, bytes});
+      if (bytes > 0) phase.recv(receive.peer, tag_of(Purpose::Data), {places.back().data, bytes});
     }
   }
 }
@@ -193,7 +194,7 @@ void ProgramRun::end_round() {
 }
 
 void ProgramRun::drop(int chunk) {
-  for (const Place& old : held_[chunk]) release(old);
+  for (const NodeMemory& old : held_[chunk]) release(old);
   held_[chunk].clear();
 }
 
@@ -222,12 +223,12 @@ void ProgramRun::merge_all() {
 // Writes the whole sum to `out` if this rank needs it, other sums over an operand if possible.
 void ProgramRun::merge(int chunk, const kernel::Merge& merge) {
   const Operation& op = call_->operation;
-  Place& left = find(chunk, merge.left);
-  Place& right = find(chunk, merge.right);
+  NodeMemory& left = find(chunk, merge.left);
+  NodeMemory& right = find(chunk, merge.right);
   const kernel::LeafRange node{merge.left.first, merge.left.count + merge.right.count};
   const bool wide = is_wide(node);
-  const auto usable = [&](const Place& place) { return place.writable && place.wide == wide; };
-  Place sum{node};
+  const auto usable = [&](const NodeMemory& place) { return place.writable && place.wide == wide; };
+  NodeMemory sum{node};
   if (node.count == op.total && out_of(chunk)) {
     sum.data = out_of(chunk);
   } else if (usable(left) || usable(right)) {
@@ -246,10 +247,10 @@ void ProgramRun::merge(int chunk, const kernel::Merge& merge) {
   if (watched()) {
     tell({RunEvent::Kind::Add, chunk, -1, false, node, {sum.data, bytes_of(chunk, wide)}});
   }
-  for (const Place* used : {&left, &right}) {
+  for (const NodeMemory* used : {&left, &right}) {
     if (used->data != sum.data) release(*used);
   }
-  std::erase_if(held_[chunk], [&](const Place& place) {
+  std::erase_if(held_[chunk], [&](const NodeMemory& place) {
     return place.node == merge.left || place.node == merge.right;
   });
   held_[chunk].push_back(sum);
@@ -269,7 +270,7 @@ void ProgramRun::end() {
     }
   }
   for (const auto& [chunk, places] : held_) {
-    for (const Place& place : places) release(place);
+    for (const NodeMemory& place : places) release(place);
   }
   segment_begin_ += segment_;
   if (segment_begin_ < op.count) {

@@ -23,7 +23,7 @@ class ProgramRun final : public Run, public std::enable_shared_from_this<Program
   void cancel() noexcept override { phase_ = nullptr; }
 
  private:
-  struct Place {
+  struct NodeMemory {
     kernel::LeafRange node;
     std::byte* data = nullptr;
     bool writable = true;
@@ -44,10 +44,10 @@ class ProgramRun final : public Run, public std::enable_shared_from_this<Program
   bool watched() const noexcept { return static_cast<bool>(engine_.facts.options.on_run); }
   void tell(const RunEvent& event) const { engine_.facts.options.on_run(event); }
   void tell_held() const;
-  void tell_received(const Movement& receive, const std::vector<Place>& places) const;
-  Place take(int chunk, kernel::LeafRange node);
-  void release(const Place& place);
-  Place& find(int chunk, kernel::LeafRange node);
+  void tell_received(const Movement& receive, const std::vector<NodeMemory>& places) const;
+  NodeMemory take(int chunk, kernel::LeafRange node);
+  void release(const NodeMemory& place);
+  NodeMemory& find(int chunk, kernel::LeafRange node);
   std::size_t bytes_of(int chunk, bool wide = false) const {
     return extents_.at(chunk).count * (wide ? sizeof(float) : width_);
   }
@@ -63,8 +63,8 @@ class ProgramRun final : public Run, public std::enable_shared_from_this<Program
   const std::size_t segment_;              // elements of a segment
   std::size_t segment_begin_ = 0;          // first element of the current segment
   ByChunk<Extent> extents_;
-  ByChunk<std::vector<Place>> held_;
-  std::vector<std::vector<Place>> arriving_;                        // per receive of the round
+  ByChunk<std::vector<NodeMemory>> held_;
+  std::vector<std::vector<NodeMemory>> arriving_;                   // per receive of the round
   const std::vector<RouteRound::ChunkMerges>* unmerged_ = nullptr;  // of the last round
   std::size_t round_ = 0;
   std::shared_ptr<Phase> phase_;

@@ -24,7 +24,7 @@ void DirectMove::announce() {
 }
 
 // all_to_all with unequal pieces: reads the counts of `part.from`, to find the piece in its input.
-bool DirectMove::find_source(Part& part) {
+bool DirectMove::find_source(MovedRange& part) {
   const Operation& op = operation();
   if (op.recv_counts.empty() || part.bytes == 0) return true;
   std::vector<std::size_t> counts(static_cast<std::size_t>(rank_));
@@ -80,11 +80,11 @@ bool DirectMove::push() {
 
 bool DirectMove::pull() {
   const Operation& op = operation();
-  const std::vector<Part> parts = parts_of(op, rank_, size_);
+  const std::vector<MovedRange> parts = parts_of(op, rank_, size_);
   auto* const out = static_cast<std::byte*>(op.out.data);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     // Every rank begins with itself, so that not all read from the same rank at once.
-    Part part = parts[(i + static_cast<std::size_t>(rank_)) % parts.size()];
+    MovedRange part = parts[(i + static_cast<std::size_t>(rank_)) % parts.size()];
     if (part.bytes == 0) continue;
     if (!find_source(part)) return false;
     if (part.from == rank_) {

@@ -38,7 +38,7 @@ class DirectMove final : public DirectBase {
   bool stages() const;
   bool push();
   bool pull();
-  bool find_source(Part& part);
+  bool find_source(MovedRange& part);
 
   std::optional<MoveStaging> moves_;
 };

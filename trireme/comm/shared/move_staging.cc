@@ -37,10 +37,10 @@ Slice piece_of_rank(const Operation& op, const std::vector<std::size_t>& counts,
 
 }  // namespace
 
-std::vector<Part> parts_of(const Operation& op, int rank, int size) {
+std::vector<MovedRange> parts_of(const Operation& op, int rank, int size) {
   const auto from_all = [&](const std::vector<std::size_t>& counts, std::size_t source) {
     const std::size_t equal = op.count / static_cast<std::size_t>(size);
-    std::vector<Part> parts;
+    std::vector<MovedRange> parts;
     std::size_t target = 0;
     for (int from = 0; from < size; ++from) {
       const std::size_t count = counts.empty() ? equal : counts[static_cast<std::size_t>(from)];
@@ -58,7 +58,7 @@ std::vector<Part> parts_of(const Operation& op, int rank, int size) {
       return {{op.root, piece.begin, 0, piece.count}};
     }
     case OpKind::Gather:
-      return rank == op.root ? from_all(op.counts, 0) : std::vector<Part>();
+      return rank == op.root ? from_all(op.counts, 0) : std::vector<MovedRange>();
     case OpKind::AllToAll:
       return op.recv_counts.empty() ? from_all({}, piece_of_rank(op, {}, rank, size).begin)
                                     : from_all(op.recv_counts, 0);
@@ -89,7 +89,7 @@ MoveStaging::MoveStaging(Engine& engine, const Call& call)
 void MoveStaging::plan_parts() {
   std::size_t most = 0;
   for (int taker = 0; taker < size_; ++taker) {
-    for (const Part& part : parts_of(call_.operation, taker, size_)) {
+    for (const MovedRange& part : parts_of(call_.operation, taker, size_)) {
       if (part.from == taker) {
         if (taker == rank_) own_ = part;
         continue;
@@ -141,7 +141,7 @@ void MoveStaging::take() {
   auto* const out = static_cast<std::byte*>(call_.operation.out.data);
   const std::size_t begin = taken_ * quantum_;
   const std::size_t lane = alike_ ? 0 : static_cast<std::size_t>(rank_);
-  for (const Part& part : incoming_) {
+  for (const MovedRange& part : incoming_) {
     if (begin >= part.bytes) continue;
     std::memcpy(out + part.target + begin, slot(part.from, taken_, lane),
                 std::min(quantum_, part.bytes - begin));

@@ -22,12 +22,12 @@ namespace trireme::inline v0::comm {
 
 /// A part of the data that a rank needs: bytes [source, source + bytes) of rank `from`'s input. It
 /// goes to byte `target` of the needing rank's output.
-struct Part {
+struct MovedRange {
   int from = 0;
   std::size_t source = 0, target = 0, bytes = 0;
 };
 /// All parts that `rank` of `size` needs in `operation`, including those from its own input.
-std::vector<Part> parts_of(const Operation& operation, int rank, int size);
+std::vector<MovedRange> parts_of(const Operation& operation, int rank, int size);
 
 class MoveStaging final : public Staging {
  public:
@@ -54,8 +54,8 @@ class MoveStaging final : public Staging {
   const bool alike_;           // all ranks take the same data from a source
   const std::size_t quantum_;  // bytes of each part in one piece
   std::vector<Outgoing> outgoing_;
-  std::vector<Part> incoming_;
-  Part own_;
+  std::vector<MovedRange> incoming_;
+  MovedRange own_;
   std::size_t num_pieces_ = 0, staged_ = 0, taken_ = 0;
 };
 

@@ -66,7 +66,7 @@ class SimWays {
     TimePoint in_order{};                                   // no message arrives before it
     std::deque<std::pair<TimePoint, TimePoint>> transfers;  // from, until
   };
-  struct Link {
+  struct Port {
     TimePoint out_free{}, in_free{};  // when the last message has left, has arrived
   };
   TimePoint arrival_without_faults(int from, int to, Duration transfer);
@@ -78,7 +78,7 @@ class SimWays {
   const TimePoint start_;
   std::vector<Break> breaks_;
   std::map<std::pair<int, int>, Way> ways_;
-  std::map<int, Link> links_;  // one_link: by rank
+  std::map<int, Port> links_;  // one_link: by rank
 };
 
 }  // namespace trireme::inline v0::net

@@ -12,7 +12,7 @@ constexpr std::size_t kFewestPlaces = 64;
 }  // namespace
 
 void RowIndex::resize(std::size_t places) {
-  places_.assign(places, Place{});
+  places_.assign(places, Entry{});
   mask_ = places - 1;
   shift_ = 64 - std::countr_zero(places);
   size_ = 0;
@@ -21,7 +21,7 @@ void RowIndex::resize(std::size_t places) {
 void RowIndex::clear() {
   const std::size_t enough = std::bit_ceil(std::max(kFewestPlaces, 2 * size_));
   if (places_.empty() || places_.size() > 4 * enough) return resize(enough);
-  std::fill(places_.begin(), places_.end(), Place{});
+  std::fill(places_.begin(), places_.end(), Entry{});
   size_ = 0;
 }
 
@@ -31,9 +31,9 @@ void RowIndex::reserve(std::size_t count) {
 }
 
 void RowIndex::grow(std::size_t places) {
-  const std::vector<Place> before = std::exchange(places_, {});
+  const std::vector<Entry> before = std::exchange(places_, {});
   resize(places);
-  for (const Place& place : before)
+  for (const Entry& place : before)
     if (place.position != kNone) insert(place.id, place.position);
 }
 

@@ -47,7 +47,7 @@ class RowIndex {
   void clear();
 
  private:
-  struct Place {
+  struct Entry {
     std::int64_t id = 0;
     std::uint32_t position = kNone;
   };
@@ -57,7 +57,7 @@ class RowIndex {
   void resize(std::size_t places);
   void grow(std::size_t places);
 
-  std::vector<Place> places_;
+  std::vector<Entry> places_;
   std::size_t size_ = 0, mask_ = 0;
   int shift_ = 0;
 };

@@ -12,11 +12,11 @@ RowRouter::RowRouter(std::span<const ServedTable> tables, int servers)
 
 void RowRouter::add_piece(const ServedTable& table, const RowsView& rows) {
   pieces_.push_back(rows);
-  for (Part& part : parts_) part.counts.push_back(0);
+  for (ServerRows& part : parts_) part.counts.push_back(0);
   const auto servers = static_cast<int>(parts_.size());
   for (std::size_t i = 0; i < rows.ids.size(); ++i) {
     const int server = servers == 1 ? 0 : server_of_row(table, rows.ids[i], servers);
-    Part& part = parts_[static_cast<std::size_t>(server)];
+    ServerRows& part = parts_[static_cast<std::size_t>(server)];
     ++part.counts.back();
     part.positions.push_back(static_cast<std::uint32_t>(i));
   }
@@ -24,7 +24,7 @@ void RowRouter::add_piece(const ServedTable& table, const RowsView& rows) {
 
 void RowRouter::clear() {
   pieces_.clear();
-  for (Part& part : parts_) {
+  for (ServerRows& part : parts_) {
     part.counts.clear();
     part.positions.clear();
   }

@@ -32,15 +32,15 @@ class RowRouter {
   void write(int server, std::span<std::byte> out) const;
 
  private:
-  struct Part {
+  struct ServerRows {
     std::vector<std::uint32_t> counts, positions;
   };
-  const Part& of(int server) const { return parts_[static_cast<std::size_t>(server)]; }
+  const ServerRows& of(int server) const { return parts_[static_cast<std::size_t>(server)]; }
   void add_piece(const ServedTable& table, const RowsView& rows);
 
   const std::vector<ServedTable> tables_;
-  std::vector<Part> parts_;       // by server
-  std::vector<RowsView> pieces_;  // by term, by table
+  std::vector<ServerRows> parts_;  // by server
+  std::vector<RowsView> pieces_;   // by term, by table
   bool with_rows_ = false;
 };
 

@@ -73,7 +73,7 @@ class Rounds {
   void restore(const nlohmann::json& json, SnapshotReader& from, const Shard* shard);
 
  private:
-  struct Part {
+  struct Contribution {
     int client = -1;
     Request request;
     Terms terms;  // views of `memory`
@@ -85,11 +85,11 @@ class Rounds {
   void check(const Request& request, const Terms& terms, const Shard& shard) const;
 
   std::int64_t number_ = 0;
-  std::map<int, Part> parts_;  // by worker
-  std::uint32_t total_ = 0;    // micro-batches of the batch
-  std::set<int> done_;         // workers that have left
-  std::set<int> members_;      // workers of the round before
-  bool committed_ = true;      // the round before
+  std::map<int, Contribution> parts_;  // by worker
+  std::uint32_t total_ = 0;            // micro-batches of the batch
+  std::set<int> done_;                 // workers that have left
+  std::set<int> members_;              // workers of the round before
+  bool committed_ = true;              // the round before
   std::vector<double> squares_;
   std::int64_t not_finite_ = -1;
 };

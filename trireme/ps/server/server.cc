@@ -77,9 +77,10 @@ struct ParameterServer::Connection {
   std::uint64_t depends_on = 0;  // the position that the backups must have
 };
 
-struct ParameterServer::Place {
+struct ParameterServer::ServedShard {
   template <class... OfService>
-  explicit Place(OfService&&... of_service) : service(std::forward<OfService>(of_service)...) {}
+  explicit ServedShard(OfService&&... of_service)
+      : service(std::forward<OfService>(of_service)...) {}
 
   std::optional<net::SharedArea> weights;  // of the service; outlives it
   Service service;
@@ -110,10 +111,10 @@ const Service& ParameterServer::service() const {
   return own->second->service;
 }
 
-ParameterServer::Place& ParameterServer::place(int shard) {
-  std::unique_ptr<Place>& found = places_[shard];
+ParameterServer::ServedShard& ParameterServer::place(int shard) {
+  std::unique_ptr<ServedShard>& found = places_[shard];
   if (!found) {
-    found = std::make_unique<Place>(
+    found = std::make_unique<ServedShard>(
         shard,
         [this, shard](int client, const Reply& reply, std::span<const std::byte> memory) {
           answer(shard, client, reply, memory);
@@ -136,7 +137,7 @@ void ParameterServer::adopt_view() {
   if (fenced_) return;
   for (int shard = 0; shard < static_cast<int>(view_->shards.size()); ++shard) {
     if (view_->primary(shard) != options_.number) continue;
-    Place& own = place(shard);
+    ServedShard& own = place(shard);
     if (own.primary) {
       own.primary->adopt(*view_);
       continue;
@@ -267,7 +268,7 @@ void ParameterServer::take_relay(int client, Connection& connection) {
   Heard heard;
   if (relay.shard < 0 || relay.shard >= static_cast<int>(view_->shards.size()))
     throw RefusedError("a copy of a shard that does not exist");
-  Place& own = place(relay.shard);
+  ServedShard& own = place(relay.shard);
   own.term = std::max(own.term, view_->shards[static_cast<std::size_t>(relay.shard)].term);
   heard.term = own.term;
   heard.refused = relay.term < own.term;
@@ -282,7 +283,7 @@ void ParameterServer::take_relay(int client, Connection& connection) {
 
 // Does what the primary says. False: this connection may not say that.
 bool ParameterServer::follow(int client, const Relay& relay, Connection& connection) {
-  Place& own = place(relay.shard);
+  ServedShard& own = place(relay.shard);
   if (own.primary) return false;
   own.term = relay.term;
   if (relay.kind == Relay::Kind::Hello) {
@@ -346,7 +347,7 @@ void ParameterServer::drop(int client) {
   connections_.erase(found);
   const auto about = places_.find(connection->shard);
   if (about == places_.end()) return;
-  Place& own = *about->second;
+  ServedShard& own = *about->second;
   if (own.source == client) own.source = -1;
   if (own.primary && !connection->relays) own.primary->lose(client);
 }
@@ -365,7 +366,7 @@ std::span<std::byte> ParameterServer::room(int shard, int client, std::size_t by
 // Memory for a shard's weights, which all clients on this host read. A backup has none, and goes on
 // without it as a primary.
 std::span<std::byte> ParameterServer::shared(int shard, int client, std::size_t bytes) {
-  Place& own = place(shard);
+  ServedShard& own = place(shard);
   const auto found = connections_.find(client);
   if (!own.primary || found == connections_.end() || bytes == 0) return {};
   try {
@@ -390,7 +391,7 @@ bool ParameterServer::reads(int shard, int client) {
 
 void ParameterServer::answer(int shard, int client, const Reply& reply,
                              std::span<const std::byte> memory) {
-  Place& own = place(shard);
+  ServedShard& own = place(shard);
   if (!own.primary) {
     own.kept.erase(client);
     return;

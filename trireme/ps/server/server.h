@@ -45,12 +45,12 @@ class ParameterServer {
 
  private:
   struct Connection;
-  struct Place;  // what it has of one shard
+  struct ServedShard;  // what it has of one shard
 
   bool work_waits() const;
   TimePoint wake_at() const;
   void adopt_view();
-  Place& place(int shard);
+  ServedShard& place(int shard);
   void accept_next();
   void take_channel();
   void take_frame(int client, Connection& connection);
@@ -74,7 +74,7 @@ class ParameterServer {
   std::shared_ptr<const rendezvous::ServerView> view_;  // adopted
   bool fenced_ = false;
   std::map<int, std::shared_ptr<Connection>> connections_;
-  std::map<int, std::unique_ptr<Place>> places_;  // by shard
+  std::map<int, std::unique_ptr<ServedShard>> places_;  // by shard
   int next_client_ = 0;
   std::shared_ptr<std::shared_ptr<net::Channel>> arriving_;  // the acceptor may outlive this
   Work accepted_;

@@ -159,8 +159,8 @@ TEST(ServerLimits, AWorkerDoesNotTryForEver) {
       return;
     }
     waiter->sleep(1ms);  // rank 1 listens
-    Link link(waiter, 0, settings.to_text(),
-              {.dial = [&](int) { return channels.dial(0, "sim:1"); }, .patience = 2s});
+    ShardLink link(waiter, 0, settings.to_text(),
+                   {.dial = [&](int) { return channels.dial(0, "sim:1"); }, .patience = 2s});
     link.connect();
     link.ask({.ask = Ask::Pull}, 0, 40);
     const TimePoint begun = waiter->now();

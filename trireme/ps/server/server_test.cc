@@ -312,7 +312,7 @@ TEST(ParameterServer, ABackupWorkersRoundIsThatOfEachServer) {
     simulation.run_workers([&](int worker, const std::shared_ptr<Waiter>& waiter) {
       const ClientOptions options = simulation.options_of(worker);
       if (worker == 0) {
-        Link link(waiter, 0, settings.to_text(), options);
+        ShardLink link(waiter, 0, settings.to_text(), options);
         link.connect();
         link.ask({.ask = Ask::Pull}, 0, settings.model.bytes(0));
         link.finish();

@@ -109,7 +109,7 @@ void Rounds::restore(const nlohmann::json& json, SnapshotReader& from, const Sha
   parts_.clear();
   for (const auto& one : json.at("parts")) {
     if (shard == nullptr) throw MismatchError("a copy of a shard has terms and no parameters");
-    Part& part = parts_[one.at(0).get<int>()];
+    Contribution& part = parts_[one.at(0).get<int>()];
     part.client = one.at(1).get<int>();
     const auto request = one.at(2).get<std::string>();
     part.request = request_from(std::as_bytes(std::span(request)));

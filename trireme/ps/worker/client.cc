@@ -11,7 +11,7 @@
 namespace trireme::inline v0::ps {
 namespace {
 
-std::string text_of(const Link& link, const Reply& reply) {
+std::string text_of(const ShardLink& link, const Reply& reply) {
   const auto memory = link.received();
   TRIREME_CHECK(reply.text_bytes <= memory.size());
   return {reinterpret_cast<const char*>(memory.data()), reply.text_bytes};
@@ -39,7 +39,7 @@ ParameterClient::ParameterClient(std::shared_ptr<Waiter> waiter, Settings settin
     : settings_(std::move(settings)), router_(settings_.model.tables(), settings_.model.servers()) {
   settings_.check();
   for (int server = 0; server < settings_.model.servers(); ++server) {
-    auto link = std::make_unique<Link>(waiter, server, settings_.to_text(), options);
+    auto link = std::make_unique<ShardLink>(waiter, server, settings_.to_text(), options);
     link->connect();
     const Reply& attached = link->attached();
     sequence_ = std::max(sequence_, attached.sequence);

@@ -1,5 +1,5 @@
 // ParameterClient: a worker's side of all servers of a job. Methods are called by one thread, and
-// wait for the servers. Errors are those of link.h.
+// wait for the servers. Errors are those of shard_link.h.
 //
 // Server s means the primary of shard s, whichever server that is at the moment.
 //
@@ -19,7 +19,7 @@
 #include "trireme/ps/rows/row_router.h"
 #include "trireme/ps/server/saved.h"
 #include "trireme/ps/settings.h"
-#include "trireme/ps/worker/link.h"
+#include "trireme/ps/worker/shard_link.h"
 
 namespace trireme::inline v0::ps {
 
@@ -91,14 +91,14 @@ class ParameterClient {
 
  private:
   struct Server {
-    std::unique_ptr<Link> link;
+    std::unique_ptr<ShardLink> link;
     std::int64_t version = 0;  // of the weights that came last
     // The round that comes next. A server may have closed a round that another one is still in.
     std::int64_t round = 0;
   };
   Server& at(int server) { return servers_[static_cast<std::size_t>(server)]; }
   const Server& at(int server) const { return servers_[static_cast<std::size_t>(server)]; }
-  Link& link(int server) { return *at(server).link; }
+  ShardLink& link(int server) { return *at(server).link; }
   void ask_all(const Request& request, std::size_t terms, bool weights);
   Sums take_sums();
   void take_weights();

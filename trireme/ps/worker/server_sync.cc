@@ -74,7 +74,7 @@ void ServerSync::fill_terms() {
     const std::size_t bytes = client.model().sum_bytes(server);
     const std::span<std::byte> memory = client.gradient(server, plan_.terms.size());
     const auto fill = [&](std::uint32_t use, const ServedModel::Slice& slice) {
-      const parallel::BucketLayout::Place place = layout_.places[use].front();
+      const parallel::BucketLayout::RangeIndex place = layout_.places[use].front();
       const std::size_t first = layout_.part(place).offset + static_cast<std::size_t>(slice.begin);
       for (std::size_t term = 0; term < plan_.terms.size(); ++term) {
         const Buffer to{.data = memory.data() + term * bytes + slice.offset,

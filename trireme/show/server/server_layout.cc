@@ -11,7 +11,7 @@
 namespace trireme::inline v0::show {
 namespace {
 
-std::string part_name(const ServerLayout::Part& part) {
+std::string part_name(const ServerLayout::BlockShare& part) {
   return part.block + (part.whole ? "" : " (in part)");
 }
 
@@ -21,7 +21,7 @@ std::string server_line(const ServerLayout& layout, std::size_t server) {
   if (own == 0)
     return text + "nothing, because the parameters have fewer parts than there are servers\n";
   int parameters = 0;
-  for (const ServerLayout::Part& part : layout.servers[server]) parameters += part.parameters;
+  for (const ServerLayout::BlockShare& part : layout.servers[server]) parameters += part.parameters;
   return text + bytes_text(static_cast<double>(own)) + ", " +
          percent_text(static_cast<double>(own) / static_cast<double>(layout.all_bytes())) +
          ", of " + counted(parameters, "parameter") + "\n";
@@ -31,7 +31,7 @@ std::string server_line(const ServerLayout& layout, std::size_t server) {
 
 std::int64_t ServerLayout::bytes(std::size_t server) const {
   std::int64_t sum = 0;
-  for (const Part& part : servers[server]) sum += part.bytes;
+  for (const BlockShare& part : servers[server]) sum += part.bytes;
   return sum;
 }
 
@@ -45,10 +45,11 @@ std::string text_of(const ServerLayout& layout) {
   std::string text = layout.name + "\n" + layout.about + "\n";
   std::size_t width = 0;
   for (const auto& parts : layout.servers)
-    for (const ServerLayout::Part& part : parts) width = std::max(width, part_name(part).size());
+    for (const ServerLayout::BlockShare& part : parts)
+      width = std::max(width, part_name(part).size());
   for (std::size_t server = 0; server < layout.servers.size(); ++server) {
     text += "\n" + server_line(layout, server);
-    for (const ServerLayout::Part& part : layout.servers[server])
+    for (const ServerLayout::BlockShare& part : layout.servers[server])
       text += "  " + padded(part_name(part), width + 2) +
               padded(bytes_text(static_cast<double>(part.bytes)), 10) +
               counted(part.parameters, "parameter") + "\n";
@@ -62,7 +63,7 @@ std::string json_of(const ServerLayout& layout) {
                                 {"servers", layout.servers.size()},
                                 {"bytes", layout.all_bytes()}});
   for (std::size_t server = 0; server < layout.servers.size(); ++server)
-    for (const ServerLayout::Part& part : layout.servers[server])
+    for (const ServerLayout::BlockShare& part : layout.servers[server])
       text += json_line({{"event", "part"},
                          {"server", server},
                          {"block", part.block},

@@ -10,14 +10,14 @@ namespace trireme::inline v0::show {
 
 struct ServerLayout {
   /// A server's part of one block of the model.
-  struct Part {
+  struct BlockShare {
     std::string block;
     int parameters = 0;  // of which the server has elements
     std::int64_t bytes = 0;
     bool whole = true;  // the server has all of the block
   };
   std::string name, about;  // "gpt-nano on 2 servers"; one line
-  std::vector<std::vector<Part>> servers;
+  std::vector<std::vector<BlockShare>> servers;
 
   std::int64_t bytes(std::size_t server) const;
   std::int64_t all_bytes() const;

@@ -23,7 +23,7 @@ void draw_bars(Svg& svg, const ServerLayout& layout, double x, double y) {
     svg.text(x, y + kBar / 2 + 4, "server " + std::to_string(server), {.size = 11});
     double left = x + label;
     bool other = false;
-    for (const ServerLayout::Part& part : layout.servers[server]) {
+    for (const ServerLayout::BlockShare& part : layout.servers[server]) {
       const double wide = static_cast<double>(part.bytes) / most * kWide;
       svg.rectangle(left, y, wide, kBar,
                     {.stroke = "#888888",

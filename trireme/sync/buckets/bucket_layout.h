@@ -28,7 +28,7 @@ struct Accumulated {
 };
 
 struct BucketLayout {
-  struct Part {
+  struct OwnedRange {
     std::uint32_t use = 0;
     int owner = 0;
     std::int64_t begin = 0, end = 0;  // elements of the parameter
@@ -39,20 +39,22 @@ struct BucketLayout {
     DType sum = DType::F32;
     std::size_t count = 0;            // elements, gaps included
     std::vector<std::size_t> begin;   // owner r has elements [begin[r], begin[r + 1])
-    std::vector<Part> parts;          // by owner
+    std::vector<OwnedRange> parts;    // by owner
     std::vector<std::uint32_t> uses;  // descending
     std::size_t begin_of(int owner) const { return begin[static_cast<std::size_t>(owner)]; }
     std::size_t of(int owner) const { return begin_of(owner + 1) - begin_of(owner); }
     std::size_t bytes() const noexcept { return count * size_of(sum); }
   };
-  struct Place {
+  struct RangeIndex {
     std::uint32_t bucket = 0, part = 0;
   };
   std::vector<Bucket> buckets;
-  std::vector<std::vector<Place>> places;  // per use: its parts, by owner
+  std::vector<std::vector<RangeIndex>> places;  // per use: its parts, by owner
   std::vector<std::uint32_t> bucket_of_use;
 
-  const Part& part(const Place& place) const { return buckets[place.bucket].parts[place.part]; }
+  const OwnedRange& part(const RangeIndex& place) const {
+    return buckets[place.bucket].parts[place.part];
+  }
 };
 
 /// A bucket is closed when the next use would exceed `bucket_bytes` or has another type. A larger

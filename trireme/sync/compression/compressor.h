@@ -26,13 +26,13 @@ namespace trireme::inline v0::parallel {
 
 /// The layout of one bucket.
 struct BucketShape {
-  struct Part {
+  struct Parameter {
     std::string name;
     std::int64_t offset = 0, count = 0;  // elements
     std::int64_t rows = 1;               // of a matrix: the first dimension; 1 for the others
   };
   std::int64_t count = 0;  // elements, gaps included
-  std::vector<Part> parts;
+  std::vector<Parameter> parts;
   Device device = {};  // of its memory
 };
 

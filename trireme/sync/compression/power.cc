@@ -53,7 +53,7 @@ class Power final : public Compressor {
       : Compressor(world), exact_steps_(exact_steps), rank_(rank), residuals_(buckets) {
     for (const BucketShape& bucket : buckets) {
       Plan& plan = plans_.emplace_back();
-      for (const BucketShape::Part& part : bucket.parts) {
+      for (const BucketShape::Parameter& part : bucket.parts) {
         const std::int64_t n = part.rows, m = n > 0 ? part.count / n : 0;
         if (n < 2 || m < 2 || (n + m) * rank >= n * m) {
           plan.plain.push_back({part.offset, part.count});

@@ -43,7 +43,7 @@ void UnitGather::issue(std::size_t use) {
   ++issued_;
   const std::uint32_t part = uses_[use].part;
   for (const std::uint32_t unit : units(uses_[use])) {
-    Held& held = held_[{part, unit}];
+    GatheredUnit& held = held_[{part, unit}];
     if (held.wanted++ > 0) continue;
     held.buffer = pool_.take(store(part).ownership().units()[unit].bytes);
     held.arrived = gather(store(part), unit, held.buffer);
@@ -78,7 +78,7 @@ Work UnitGather::gather(const ParameterStore& store, std::uint32_t unit,
 void UnitGather::wait(std::size_t use) {
   const std::uint32_t part = uses_[use].part;
   for (const std::uint32_t unit : units(uses_[use])) {
-    Held& held = held_.at({part, unit});
+    GatheredUnit& held = held_.at({part, unit});
     held.arrived.wait();
     store(part).show(unit, held.buffer.data.get());
   }
@@ -116,7 +116,7 @@ void UnitGather::release(std::size_t use) {
   }
 }
 
-void UnitGather::tell(ShardEvent::Kind kind, Place place) const {
+void UnitGather::tell(ShardEvent::Kind kind, UnitKey place) const {
   if (!on_event_) return;
   const auto [part, unit] = place;
   on_event_({.kind = kind,

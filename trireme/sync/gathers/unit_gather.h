@@ -46,12 +46,12 @@ class UnitGather {
   void pass(std::size_t use);
 
  private:
-  struct Held {
+  struct GatheredUnit {
     int wanted = 0;  // uses that are issued and not yet released
     BufferPool::Lease buffer;
     Work arrived;
   };
-  using Place = std::pair<std::uint32_t, std::uint32_t>;  // part, unit
+  using UnitKey = std::pair<std::uint32_t, std::uint32_t>;  // part, unit
   ParameterStore& store(std::uint32_t part) const { return *stores_[part]; }
   const std::vector<std::uint32_t>& units(const Use& use) const {
     return store(use.part).units_of_block(use.block);
@@ -59,7 +59,7 @@ class UnitGather {
   void issue(std::size_t use);
   Work gather(const ParameterStore& store, std::uint32_t unit, const BufferPool::Lease& to);
   void wait(std::size_t use);
-  void tell(ShardEvent::Kind kind, Place place) const;
+  void tell(ShardEvent::Kind kind, UnitKey place) const;
 
   comm::Communicator& group_;
   std::vector<ParameterStore*> stores_;
@@ -69,7 +69,7 @@ class UnitGather {
   std::vector<Use> uses_;                       // that need weights
   std::size_t issued_ = 0;                      // uses before it are issued
   std::size_t next_ = 0;                        // uses before it were acquired or skipped
-  std::map<Place, Held> held_;
+  std::map<UnitKey, GatheredUnit> held_;
 };
 
 }  // namespace trireme::inline v0::parallel

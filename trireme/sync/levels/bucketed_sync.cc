@@ -65,7 +65,7 @@ BucketedSync::BucketedSync(Setup setup)
     first_of_block_.push_back(first_of_block_.back() + static_cast<std::uint32_t>(block.size()));
   std::map<std::uint32_t, const std::byte*> sum_of;  // later uses are added to the first one's
   for (std::uint32_t use = 0; use < uses_.size(); ++use)
-    for (const BucketLayout::Place& place : layout_.places[use])
+    for (const BucketLayout::RangeIndex& place : layout_.places[use])
       if (layout_.part(place).owner == owner_) sum_of.emplace(parameter_of_[use], own_sum(place));
   for (optim::OwnedSlice& slice : slices_) slice.gradient = sum_of.at(slice.parameter);
   seen_.assign(uses_.size(), false);
@@ -136,7 +136,7 @@ void BucketedSync::add(std::uint32_t use, const at::Tensor& gradient) {
     data = static_cast<const std::byte*>(values.const_data_ptr());
   }
   bool finite = true;
-  for (const BucketLayout::Place& place : layout_.places[use]) {
+  for (const BucketLayout::RangeIndex& place : layout_.places[use]) {
     const std::size_t skip = static_cast<std::size_t>(layout_.part(place).begin) * size_of(type);
     tensor::Finite part = add_leaf(place, data != nullptr ? data + skip : nullptr, type);
     finite &= part.now;
@@ -146,9 +146,9 @@ void BucketedSync::add(std::uint32_t use, const at::Tensor& gradient) {
   arrived(use);
 }
 
-tensor::Finite BucketedSync::add_leaf(const BucketLayout::Place& place, const void* gradient,
+tensor::Finite BucketedSync::add_leaf(const BucketLayout::RangeIndex& place, const void* gradient,
                                       DType type) {
-  const BucketLayout::Part& part = layout_.part(place);
+  const BucketLayout::OwnedRange& part = layout_.part(place);
   return sums_.add(plan_.steps[round_], place.bucket, part.offset, gradient, type, weight_,
                    part.size());
 }
@@ -209,8 +209,8 @@ std::optional<Refusal> BucketedSync::refusal() const {
 void BucketedSync::settle() {
   std::map<std::uint32_t, std::byte*> first;
   for (std::uint32_t use = 0; use < uses_.size(); ++use) {
-    for (const BucketLayout::Place& place : layout_.places[use]) {
-      const BucketLayout::Part& part = layout_.part(place);
+    for (const BucketLayout::RangeIndex& place : layout_.places[use]) {
+      const BucketLayout::OwnedRange& part = layout_.part(place);
       if (part.owner != owner_) continue;
       const auto [sum, is_first] = first.emplace(parameter_of_[use], own_sum(place));
       if (!is_first)

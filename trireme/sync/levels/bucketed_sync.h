@@ -63,7 +63,7 @@ class BucketedSync : public ParameterSync {
   }
   bool last_round() const { return round_ + 1 == rounds_; }
   /// Adds a part of this micro-batch's leaf; a null `gradient` is zero.
-  virtual tensor::Finite add_leaf(const BucketLayout::Place& place, const void* gradient,
+  virtual tensor::Finite add_leaf(const BucketLayout::RangeIndex& place, const void* gradient,
                                   DType type);
   /// Whether buckets are launched in this round.
   virtual bool launches() const = 0;
@@ -100,7 +100,7 @@ class BucketedSync : public ParameterSync {
   void refuse(const std::string& reason, int exit_code = Refusal::kNotFinite) const;
   void refuse_not_finite(std::uint32_t use, std::uint32_t microbatch) const;
   void read_checks() const;
-  std::byte* own_sum(const BucketLayout::Place& place) const {
+  std::byte* own_sum(const BucketLayout::RangeIndex& place) const {
     return sums_.at(0, place.bucket, layout_.part(place).offset);
   }
 

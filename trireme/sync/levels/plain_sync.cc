@@ -58,7 +58,7 @@ std::vector<BucketShape> PlainSync::bucket_shapes() const {
     BucketShape& shape = shapes.emplace_back();
     shape.count = static_cast<std::int64_t>(bucket.count);
     shape.device = device_of(slices_);
-    for (const BucketLayout::Part& part : bucket.parts) {
+    for (const BucketLayout::OwnedRange& part : bucket.parts) {
       const Accumulated& use = uses_[part.use];
       shape.parts.push_back(
           {use.name, static_cast<std::int64_t>(part.offset), use.count, use.rows});

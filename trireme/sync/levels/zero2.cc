@@ -52,10 +52,10 @@ class Zero2 final : public ShardedSync {
 
   bool launches() const override { return true; }
 
-  tensor::Finite add_leaf(const BucketLayout::Place& place, const void* gradient,
+  tensor::Finite add_leaf(const BucketLayout::RangeIndex& place, const void* gradient,
                           DType type) override {
     const BucketLayout::Bucket& bucket = layout_.buckets[place.bucket];
-    const BucketLayout::Part& part = layout_.part(place);
+    const BucketLayout::OwnedRange& part = layout_.part(place);
     BufferPool::Lease& staged = staged_[place.bucket];
     if (!staged.data) staged = exchange_.take(bucket.bytes());
     return sums_.math().add_leaf(gradient, type, weight_, {},

@@ -58,7 +58,7 @@ std::int64_t server_bytes_of(const Settings& settings, const plan::Job& job) {
 }
 
 // A step pushes gradients to the servers and pulls weights; a rank keeps what it sent and got.
-plan::Exchange served_exchange_of(const Settings& settings, const plan::Job& job) {
+plan::Exchange served_exchange_of(const Settings& settings, const plan::PlannedJob& job) {
   const ServerOptions& server = settings.strategy.server;
   const std::string how = server.staleness > 0   ? "staleness up to " + grouped(server.staleness)
                           : server.staleness < 0 ? "asynchronous"
@@ -82,7 +82,7 @@ plan::Exchange served_exchange_of(const Settings& settings, const plan::Job& job
 }
 
 // After the model's numbers are set.
-void set_sync(plan::Job& job, const Settings& settings, const parallel::SyncPlan& sync) {
+void set_sync(plan::PlannedJob& job, const Settings& settings, const parallel::SyncPlan& sync) {
   job.sync = sync.sync;
   job.sharding = sync.title;
   job.owners = sync.owners;
@@ -99,7 +99,7 @@ void set_sync(plan::Job& job, const Settings& settings, const parallel::SyncPlan
 }
 
 // Under memory.offload.
-void set_on_host(plan::Job& job, const Settings& settings, const parallel::SyncPlan& sync) {
+void set_on_host(plan::PlannedJob& job, const Settings& settings, const parallel::SyncPlan& sync) {
   const bool in_file = settings.strategy.offload != memory::kOnHost;
   job.weights_on_host = (in_file || !sync.local) && (job.in_16_bits() || job.shards_weights);
   // An average of the weights goes to a file, too; on a host it is in the same memory as these.
@@ -108,7 +108,7 @@ void set_on_host(plan::Job& job, const Settings& settings, const parallel::SyncP
                             : optim::moments_per_element(settings.optimizer);
 }
 
-void set_keeping(plan::Job& job, const Settings& settings, int ranks) {
+void set_keeping(plan::PlannedJob& job, const Settings& settings, int ranks) {
   const bool alone = job.servers > 0 && settings.strategy.server.alone();
   job.keeping = {.elastic = settings.elastic.on() && !alone,
                  .alone = alone,
@@ -121,7 +121,7 @@ void set_keeping(plan::Job& job, const Settings& settings, int ranks) {
                  .saves = true};
 }
 
-void set_tuning(plan::Job& job, const Settings& settings) {
+void set_tuning(plan::PlannedJob& job, const Settings& settings) {
   job.tuning_path = plan::tuning_path();
   if (!job.simulated) {
     job.tuning = plan::read_tuning();
@@ -135,7 +135,7 @@ void set_tuning(plan::Job& job, const Settings& settings) {
 }
 
 // The rate of a large product is what the model's operations a second are compared with (MFU).
-void set_speeds(plan::Job& job, const ModelFigures& figures, KernelSpeeds& speeds) {
+void set_speeds(plan::PlannedJob& job, const ModelFigures& figures, KernelSpeeds& speeds) {
   if (figures.kernels.empty() || job.simulated) return;
   job.kernel_seconds = speeds.seconds(figures.kernels);
   const models::Kernel sums{"memory", {job.held_parameters()}}, product{"linear", {512, 768, 768}};
@@ -146,7 +146,7 @@ void set_speeds(plan::Job& job, const ModelFigures& figures, KernelSpeeds& speed
 
 // On a device, the figures of its maker take the place of measurements. Processes cannot leave
 // NCCL's groups, so an elastic job meets through the host's memory.
-void set_device(plan::Job& job, const Settings& settings) {
+void set_device(plan::PlannedJob& job, const Settings& settings) {
   const std::string& kind = job.device = settings.device_kind;
   job.ranks_per_device = settings.ranks_per_device;
   if (kind == "cpu") return;
@@ -233,7 +233,7 @@ parallel::SyncPlan check_strategy(const Settings& settings, const ModelFigures& 
   return sync;
 }
 
-void set_policy(plan::Job& job, const std::string& policy, const ModelFigures& figures) {
+void set_policy(plan::PlannedJob& job, const std::string& policy, const ModelFigures& figures) {
   const memory::RecomputePolicy recompute =
       memory::parse_recompute(policy, figures.activations.size());
   job.recompute = policy;
@@ -249,7 +249,7 @@ void set_policy(plan::Job& job, const std::string& policy, const ModelFigures& f
 }
 
 // Bytes that the limit leaves for a micro-batch's activations; memory grows linearly with them.
-std::int64_t room_for_activations(plan::Job job) {
+std::int64_t room_for_activations(plan::PlannedJob job) {
   constexpr std::int64_t kProbe = 1'000'000'000;
   job.activations_per_micro = 0;
   const std::int64_t fixed = plan::make_plan(job).rank_bytes();
@@ -260,7 +260,7 @@ std::int64_t room_for_activations(plan::Job job) {
   return static_cast<std::int64_t>(static_cast<double>(job.memory_limit - fixed) * share);
 }
 
-void set_recompute(plan::Job& job, const Settings& settings, const ModelFigures& figures) {
+void set_recompute(plan::PlannedJob& job, const Settings& settings, const ModelFigures& figures) {
   if (settings.strategy.recompute != kAutoRecompute)
     return set_policy(job, settings.strategy.recompute, figures);
   if (job.offloads_activations)
@@ -311,7 +311,7 @@ plan::TrainingPlan plan_training(const Settings& settings, const input::Corpus& 
                                  const std::string& name, int ranks, int ranks_here,
                                  KernelSpeeds* speeds) {
   const observe::Cores cores = observe::usable_cores();
-  plan::Job job;
+  plan::PlannedJob job;
   job.name = name;
   job.text = text_bytes(corpus);
   job.program = program_bytes(corpus);

@@ -10,8 +10,8 @@
 namespace trireme::job_plan_test {
 namespace {
 
-plan::Job job_of(const std::vector<std::string>& values, const std::string& device = "cpu",
-                 int ranks = 2) {
+plan::PlannedJob job_of(const std::vector<std::string>& values, const std::string& device = "cpu",
+                        int ranks = 2) {
   train::Settings settings(train::read_config(
       "", [](const char*) { return nullptr; }, values));
   settings.device_kind = device;
@@ -37,7 +37,7 @@ TEST(JobPlan, GraphsOfEveryModelArePlanned) {
 
 TEST(JobPlan, StateInAFolderIsPlannedThere) {
   const std::string folder = "memory.offload=" + ::testing::TempDir();
-  const plan::Job fp32 = job_of({folder, "train.ema=0.9"});
+  const plan::PlannedJob fp32 = job_of({folder, "train.ema=0.9"});
   EXPECT_EQ(fp32.moments_on_host, 3);  // and the average
   EXPECT_FALSE(fp32.weights_on_host);
   for (const char* one : {"train.precision=bf16", "parallel.sync=zero3"})
@@ -57,7 +57,7 @@ TEST(JobPlan, EveryNamedStrategyNeedsNoOtherKey) {
   for (const plan::NamedStrategy& one : plan::named_strategies()) {
     SCOPED_TRACE(one.name);
     if (!one.missing.empty()) continue;
-    const plan::Job job =
+    const plan::PlannedJob job =
         job_of({"parallel.strategy=" + one.name}, "cpu", one.most_ranks == 1 ? 1 : 2);
     EXPECT_EQ(job.servers > 0, one.servers > 0);
     EXPECT_EQ(job.data_ranks() == 1, one.same_batch || one.most_ranks == 1);
@@ -92,7 +92,7 @@ TEST(JobPlan, AServersMemoryCountsItsCopiesOfTheWeights) {
   };
   const auto expect = [&](const std::vector<std::string>& values, double copies,
                           const std::string& words) {
-    const plan::Job job = of_servers(values);
+    const plan::PlannedJob job = of_servers(values);
     const double bytes = 4 * static_cast<double>(job.parameters) * copies;
     EXPECT_EQ(job.exchange.beside, "1 process beside the ranks, with " + bytes_text(bytes) + words +
                                        ", besides the program");

@@ -54,7 +54,8 @@ show::ServerLayout served_layout(const train::Settings& settings, const std::str
       ++parts.back().parameters;
       parts.back().bytes += static_cast<std::int64_t>(model.bytes(slice));
     }
-    for (show::ServerLayout::Part& part : parts) part.whole = part.bytes == whole.at(part.block);
+    for (show::ServerLayout::BlockShare& part : parts)
+      part.whole = part.bytes == whole.at(part.block);
   }
   return layout;
 }

@@ -9,7 +9,7 @@ namespace trireme::inline v0::plan {
 namespace {
 
 // In the order of a file, micro-batches may overtake one another. Links between stages distinguish
-// this many (pipeline/link.cc).
+// this many (pipeline/stage_link.cc).
 constexpr int kMostMicroBatchesOfFile = 2048;
 
 [[noreturn]] void refuse_file(const std::string& what, const std::string& advice) {

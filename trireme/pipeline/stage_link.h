@@ -1,4 +1,4 @@
-// Link: transfers parcels through one cut of the pipeline, between two ranks, in one direction.
+// StageLink: transfers parcels through one cut of the pipeline, between two ranks, in one direction.
 //
 // A parcel is a note of fixed size (failed? which tensors are absent?) and its tensors. Both sides
 // first agree on layouts per form of micro-batch ("key": the shapes of its fields): in the first
@@ -21,7 +21,7 @@
 
 namespace trireme::inline v0::parallel {
 
-struct LinkOptions {
+struct StageLinkOptions {
   comm::Communicator* pipeline = nullptr;
   int peer = 0;          // its rank there
   int from = 0, to = 0;  // stages
@@ -29,10 +29,10 @@ struct LinkOptions {
   at::Device device = at::kCPU;  // of the parcels' tensors
 };
 
-class Link {
+class StageLink {
  public:
-  explicit Link(LinkOptions options) : options_(options) {}
-  Link(Link&&) = default;
+  explicit StageLink(StageLinkOptions options) : options_(options) {}
+  StageLink(StageLink&&) = default;
 
   /// Sender: ConfigError naming value, tensor and both shapes if the layout differs from the one
   /// agreed for this key, or of an earlier parcel of this step. `names`: of the values that cross.
@@ -81,7 +81,7 @@ class Link {
   std::string label(std::uint32_t micro) const;
   void receive_tensors(Receiving& receiving);
 
-  LinkOptions options_;
+  StageLinkOptions options_;
   std::map<std::string, Parcel> agreed_;  // layouts only
   std::map<std::string, First> pending_;  // of this step, by key
   std::deque<Sending> sending_;

@@ -1,4 +1,4 @@
-#include "trireme/ps/worker/link.h"
+#include "trireme/ps/worker/shard_link.h"
 
 #include <gtest/gtest.h>
 
@@ -34,15 +34,15 @@ class Slow final : public net::Channel {
 };
 
 // Another server becomes the primary while the link waits to be attached.
-TEST(Link, WhatAChannelSendsStaysUntilItEnds) {
+TEST(ShardLink, WhatAChannelSendsStaysUntilItEnds) {
   const auto waiter = RealWaiter::make();
   std::string sent;
   std::uint64_t term = 0;
   {
-    Link link(waiter, 0, "{}",
-              {.dial = [&](int) { return std::make_shared<Slow>(waiter, sent); },
-               .term = [&](int) { return ++term; },
-               .patience = Duration::zero()});
+    ShardLink link(waiter, 0, "{}",
+                   {.dial = [&](int) { return std::make_shared<Slow>(waiter, sent); },
+                    .term = [&](int) { return ++term; },
+                    .patience = Duration::zero()});
     EXPECT_THROW(link.connect(), PeerLost);
   }
   EXPECT_EQ(request_from(std::as_bytes(std::span(sent))).ask, Ask::Attach);

@@ -1,4 +1,4 @@
-// Link: a worker's connection to the primary of one shard, for one request at a time. If the
+// ShardLink: a worker's connection to the primary of one shard, for one request at a time. If the
 // connection is lost, or another server becomes the primary, it connects again and repeats the
 // request. Not thread safe.
 //
@@ -40,10 +40,10 @@ struct ClientOptions {
   std::function<std::exception_ptr(bool commits)> broken = [](bool) { return nullptr; };
 };
 
-class Link {
+class ShardLink {
  public:
   /// `settings`: the text of Attach.
-  Link(std::shared_ptr<Waiter> waiter, int shard, std::string settings, ClientOptions options);
+  ShardLink(std::shared_ptr<Waiter> waiter, int shard, std::string settings, ClientOptions options);
 
   /// Connects, tries again for `patience`, and attaches, for as long as the server lives. Throws
   /// what dial() throws, and what the server refuses.

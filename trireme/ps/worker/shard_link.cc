@@ -1,4 +1,4 @@
-#include "trireme/ps/worker/link.h"
+#include "trireme/ps/worker/shard_link.h"
 
 #include <algorithm>
 #include <cstring>
@@ -13,13 +13,14 @@ constexpr Duration kPause = std::chrono::milliseconds(20);  // between two attem
 
 }  // namespace
 
-Link::Link(std::shared_ptr<Waiter> waiter, int shard, std::string settings, ClientOptions options)
+ShardLink::ShardLink(std::shared_ptr<Waiter> waiter, int shard, std::string settings,
+                     ClientOptions options)
     : waiter_(std::move(waiter)),
       shard_(shard),
       settings_(std::move(settings)),
       options_(std::move(options)) {}
 
-void Link::connect() {
+void ShardLink::connect() {
   for (TimePoint end = waiter_->now() + options_.patience;; waiter_->sleep(kPause)) {
     stop_if_broken();
     std::optional<TimePoint> dialled;
@@ -39,7 +40,7 @@ void Link::connect() {
   }
 }
 
-void Link::attach() {
+void ShardLink::attach() {
   const auto text = std::as_bytes(std::span(settings_));
   head_ = to_text(Request{.ask = Ask::Attach,
                           .shard = shard_,
@@ -56,7 +57,7 @@ void Link::attach() {
 }
 
 // Waits no longer than the shard has this primary.
-void Link::wait(const Work& work) const {
+void ShardLink::wait(const Work& work) const {
   const auto moved = [&] { return options_.term(shard_) != term_; };
   waiter_->wait_until([&] { return work.done() || moved() || given_up(); }, TimePoint::max());
   if (!work.done()) stop_if_broken();
@@ -64,24 +65,26 @@ void Link::wait(const Work& work) const {
   work.wait(Deadline::in(Duration::zero()));
 }
 
-void Link::throw_if_moved(bool moved) const {
+void ShardLink::throw_if_moved(bool moved) const {
   if (moved)
     throw PeerLost("another server has shard " + std::to_string(shard_),
                    {.operation = "parameter server"});
 }
 
-std::exception_ptr Link::given_up() const { return options_.broken(request_.ask == Ask::Commit); }
+std::exception_ptr ShardLink::given_up() const {
+  return options_.broken(request_.ask == Ask::Commit);
+}
 
-void Link::stop_if_broken() const {
+void ShardLink::stop_if_broken() const {
   if (const auto error = given_up()) std::rethrow_exception(error);
 }
 
-void Link::refuse(const Reply& reply) const {
+void ShardLink::refuse(const Reply& reply) const {
   throw_error(static_cast<ExitCode>(reply.exit_code), reply.text,
               {.rank = options_.worker, .operation = "parameter server", .advice = reply.advice});
 }
 
-void Link::make(Area& area, std::size_t bytes) {
+void ShardLink::make(Area& area, std::size_t bytes) {
   const std::span<std::byte> before = area.bytes;
   const std::shared_ptr<void> keep = area.owner;
   if (auto shared = channel_->share(std::max<std::size_t>(bytes, 1))) {
@@ -99,17 +102,17 @@ void Link::make(Area& area, std::size_t bytes) {
 }
 
 // Areas whose size differs from step to step grow by a half: an area that was shared stays mapped.
-void Link::grow(Area& area, std::size_t bytes) {
+void ShardLink::grow(Area& area, std::size_t bytes) {
   const std::size_t before = area.bytes.size();
   if (bytes > before) make(area, before == 0 ? bytes : std::max(bytes, before + before / 2));
 }
 
-std::span<std::byte> Link::outgoing(std::size_t bytes) {
+std::span<std::byte> ShardLink::outgoing(std::size_t bytes) {
   grow(out_, bytes);
   return out_.bytes.first(bytes);
 }
 
-void Link::ask(Request request, std::size_t bytes, std::size_t expected) {
+void ShardLink::ask(Request request, std::size_t bytes, std::size_t expected) {
   request.worker = options_.worker;
   request.shard = shard_;
   if (request_.ask == Ask::Read) frame_ = {};  // all weights and state, which are rarely read
@@ -119,7 +122,7 @@ void Link::ask(Request request, std::size_t bytes, std::size_t expected) {
   send();
 }
 
-void Link::send() {
+void ShardLink::send() {
   request_.memory = {.area = out_bytes_ > 0 ? out_.id : -1, .bytes = out_bytes_};
   request_.into = {.area = in_.id, .bytes = in_.bytes.size()};
   head_ = to_text(request_);
@@ -133,7 +136,7 @@ void Link::send() {
   }
 }
 
-const Reply& Link::finish() {
+const Reply& ShardLink::finish() {
   const TimePoint began = waiter_->now();
   for (;;) {
     try {
@@ -150,7 +153,7 @@ const Reply& Link::finish() {
 }
 
 // Throws once connections, none of which lasted `patience`, have been lost for that long.
-void Link::stop_if_useless() {
+void ShardLink::stop_if_useless() {
   const TimePoint now = waiter_->now();
   if (!useless_since_ || now >= connected_ + options_.patience) {
     useless_since_ = now;
@@ -160,7 +163,7 @@ void Link::stop_if_useless() {
   waiter_->sleep(kPause);
 }
 
-void Link::await() {
+void ShardLink::await() {
   wait(answered_);
   wait(sent_);
   reply_ = reply_from(frame_.head());
@@ -178,7 +181,7 @@ void Link::await() {
   received_ = received_.first(std::min(reply_.memory.bytes, received_.size()));
 }
 
-void Link::reconnect() {
+void ShardLink::reconnect() {
   sent_ = Work();  // the channel no longer uses its memory
   channel_->close();
   connect();
@@ -193,7 +196,7 @@ void Link::reconnect() {
 }
 
 // The others go on without a worker that leaves. If the job regroups, this one comes again.
-void Link::close() noexcept {
+void ShardLink::close() noexcept {
   if (!channel_) return;
   try {
     if (!options_.broken(/*commits=*/false)) {

@@ -1,4 +1,4 @@
-#include "trireme/pipeline/link.h"
+#include "trireme/pipeline/stage_link.h"
 
 #include <algorithm>
 
@@ -30,24 +30,24 @@ std::string name_of_tensor(const Parcel& parcel, std::size_t tensor,
 
 // Direction, stage, micro-batch, part of the parcel. Micro-batches that share a tag go through a
 // link in the same order on both sides.
-std::uint32_t Link::tag(std::uint32_t micro, std::size_t part) const {
+std::uint32_t StageLink::tag(std::uint32_t micro, std::size_t part) const {
   return (options_.gradients ? 1u << 31 : 0u) |
          (static_cast<std::uint32_t>(options_.from) & 0xfffu) << 19 | (micro & 0x7ffu) << 8 |
          static_cast<std::uint32_t>(part);
 }
 
-std::string Link::label(std::uint32_t micro) const {
+std::string StageLink::label(std::uint32_t micro) const {
   return "stage " + std::to_string(options_.from) + " -> " + std::to_string(options_.to) +
          (options_.gradients ? " gradient" : " activation") + " micro " + std::to_string(micro);
 }
 
-const Parcel* Link::known(const std::string& key) const {
+const Parcel* StageLink::known(const std::string& key) const {
   const auto agreed = agreed_.find(key);
   return agreed == agreed_.end() ? nullptr : &agreed->second;
 }
 
-void Link::check(const std::string& key, const Parcel& parcel,
-                 const std::vector<std::string>& names) const {
+void StageLink::check(const std::string& key, const Parcel& parcel,
+                      const std::vector<std::string>& names) const {
   const auto refuse = [&](const std::string& what, const std::string& advice) {
     throw ConfigError("stage " + std::to_string(options_.from) + " " + what,
                       {.operation = "pipeline", .advice = advice});
@@ -75,14 +75,14 @@ void Link::check(const std::string& key, const Parcel& parcel,
   }
 }
 
-void Link::remember(const std::string& key, std::uint32_t micro, const Parcel& parcel) {
+void StageLink::remember(const std::string& key, std::uint32_t micro, const Parcel& parcel) {
   if (parcel.failed || known(key) != nullptr) return;
   First& first = pending_[key];
   if (!first.layouts.layouts.empty() && first.micro <= micro) return;
   first = {micro, {.counts = parcel.counts, .layouts = parcel.layouts}};
 }
 
-void Link::send(const std::string& key, std::uint32_t micro, const Parcel& parcel) {
+void StageLink::send(const std::string& key, std::uint32_t micro, const Parcel& parcel) {
   while (!sending_.empty() && sending_.front().work.done()) {
     sending_.front().work.wait();  // a failure is seen
     sending_.pop_front();
@@ -118,13 +118,13 @@ void Link::send(const std::string& key, std::uint32_t micro, const Parcel& parce
   remember(key, micro, parcel);
 }
 
-Work Link::sent() {
+Work StageLink::sent() {
   std::vector<Work> works;
   for (const Sending& sending : sending_) works.push_back(sending.work);
   return Work::all(works);
 }
 
-void Link::receive_tensors(Receiving& receiving) {
+void StageLink::receive_tensors(Receiving& receiving) {
   const std::string text = label(receiving.micro);
   Parcel& parcel = receiving.parcel;
   for (std::size_t i = 0; i < parcel.layouts.size(); ++i) {
@@ -136,7 +136,7 @@ void Link::receive_tensors(Receiving& receiving) {
   }
 }
 
-void Link::post(const std::string& key, std::uint32_t micro) {
+void StageLink::post(const std::string& key, std::uint32_t micro) {
   Receiving receiving{.key = key, .micro = micro, .note = std::make_shared<Note>()};
   receiving.noted =
       options_.pipeline->recv(Buffer::of(std::span<std::int64_t>(*receiving.note)), options_.peer,
@@ -148,7 +148,7 @@ void Link::post(const std::string& key, std::uint32_t micro) {
   receiving_.push_back(std::move(receiving));
 }
 
-Parcel Link::receive() {
+Parcel StageLink::receive() {
   TRIREME_CHECK(!receiving_.empty());
   Receiving& receiving = receiving_.front();
   receiving.noted.wait();
@@ -178,7 +178,7 @@ Parcel Link::receive() {
   return parcel;
 }
 
-void Link::settle(bool good) {
+void StageLink::settle(bool good) {
   sending_.clear();  // sent() has been waited for
   if (good)
     for (auto& [key, first] : pending_) agreed_.emplace(key, std::move(first.layouts));

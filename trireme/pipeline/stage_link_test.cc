@@ -1,6 +1,6 @@
 // Two ranks over the simulated network, one parcel at a time: parcels arrive as they were sent,
 // whatever the tensors are, before and after layouts are agreed; and refusals.
-#include "trireme/pipeline/link.h"
+#include "trireme/pipeline/stage_link.h"
 
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
@@ -20,12 +20,12 @@ using testing::run_ranks;
 
 const std::vector<std::string> kNames = {"hidden", "marks"};
 
-Link link_of(const RankContext& rank, bool gradients = false) {
-  return Link({.pipeline = rank.world.get(),
-               .peer = 1 - rank.rank,
-               .from = gradients ? 1 : 0,
-               .to = gradients ? 0 : 1,
-               .gradients = gradients});
+StageLink link_of(const RankContext& rank, bool gradients = false) {
+  return StageLink({.pipeline = rank.world.get(),
+                    .peer = 1 - rank.rank,
+                    .from = gradients ? 1 : 0,
+                    .to = gradients ? 0 : 1,
+                    .gradients = gradients});
 }
 
 Parcel parcel_of_values(const std::vector<std::vector<at::Tensor>>& values) {
@@ -66,7 +66,8 @@ void expect_equal(const Parcel& got, const Parcel& sent) {
 
 // One step: sends the parcels in order; or receives them, with receives posted two ahead.
 using Keys = std::vector<std::string>;
-void send_all(Link& link, const Keys& keys, const std::vector<Parcel>& parcels, bool good = true) {
+void send_all(StageLink& link, const Keys& keys, const std::vector<Parcel>& parcels,
+              bool good = true) {
   for (std::uint32_t m = 0; m < parcels.size(); ++m) {
     if (!parcels[m].failed) link.check(keys[m], parcels[m], kNames);
     link.send(keys[m], m, parcels[m]);
@@ -74,7 +75,7 @@ void send_all(Link& link, const Keys& keys, const std::vector<Parcel>& parcels, 
   link.sent().wait();
   link.settle(good);
 }
-std::vector<Parcel> receive_all(Link& link, const Keys& keys, bool good = true) {
+std::vector<Parcel> receive_all(StageLink& link, const Keys& keys, bool good = true) {
   std::vector<Parcel> parcels;
   std::uint32_t posted = 0;
   for (std::uint32_t m = 0; m < keys.size(); ++m) {
@@ -86,8 +87,8 @@ std::vector<Parcel> receive_all(Link& link, const Keys& keys, bool good = true) 
   return parcels;
 }
 
-void exchange(RankContext& rank, Link& link, const Keys& keys, const std::vector<Parcel>& parcels,
-              bool good = true) {
+void exchange(RankContext& rank, StageLink& link, const Keys& keys,
+              const std::vector<Parcel>& parcels, bool good = true) {
   if (rank.rank == 0) return send_all(link, keys, parcels, good);
   const std::vector<Parcel> got = receive_all(link, keys, good);
   for (std::size_t m = 0; m < parcels.size(); ++m) {
@@ -100,11 +101,11 @@ void exchange(RankContext& rank, Link& link, const Keys& keys, const std::vector
   }
 }
 
-TEST(Link, CarriesEveryTypeBeforeAndAfterLayoutsAreAgreed) {
+TEST(StageLink, CarriesEveryTypeBeforeAndAfterLayoutsAreAgreed) {
   for (std::uint64_t seed : {1, 2, 3}) {
     run_ranks(2,
               [](RankContext& rank) {
-                Link link = link_of(rank);
+                StageLink link = link_of(rank);
                 for (int step = 0; step < 3; ++step)
                   exchange(rank, link, {"a", "a", "a", "a"},
                            {mixed(step), mixed(step + 7), mixed(-1), mixed(2)});
@@ -114,12 +115,12 @@ TEST(Link, CarriesEveryTypeBeforeAndAfterLayoutsAreAgreed) {
 }
 
 // A shorter last micro-batch has its own form; so has validation.
-TEST(Link, EachFormHasLayoutsOfItsOwn) {
+TEST(StageLink, EachFormHasLayoutsOfItsOwn) {
   const auto rows = [](std::int64_t count) {
     return parcel_of_values({{at::ones({count, 3})}, {at::arange(count)}});
   };
   run_ranks(2, [&](RankContext& rank) {
-    Link link = link_of(rank);
+    StageLink link = link_of(rank);
     exchange(rank, link, {"full", "full", "short"}, {rows(4), rows(4), rows(1)});
     exchange(rank, link, {"full", "short", "evaluate"}, {rows(4), rows(1), rows(9)});
     exchange(rank, link, {"evaluate", "short", "full"}, {rows(9), rows(1), rows(4)});
@@ -127,9 +128,9 @@ TEST(Link, EachFormHasLayoutsOfItsOwn) {
 }
 
 // Strides may change from step to step: values arrive in the agreed strides.
-TEST(Link, OtherStridesAreMended) {
+TEST(StageLink, OtherStridesAreMended) {
   run_ranks(2, [](RankContext& rank) {
-    Link link = link_of(rank);
+    StageLink link = link_of(rank);
     const at::Tensor matrix = at::arange(6, at::kFloat).view({2, 3});
     exchange(rank, link, {"a"}, {parcel_of_values({{matrix}})});
     if (rank.rank == 0) {
@@ -141,9 +142,9 @@ TEST(Link, OtherStridesAreMended) {
 }
 
 // Autograd makes no gradient for an unused value. 70 tensors need the note's second word of bits.
-TEST(Link, AbsentGradientsStayAbsent) {
+TEST(StageLink, AbsentGradientsStayAbsent) {
   run_ranks(2, [](RankContext& rank) {
-    Link link = link_of(rank, /*gradients=*/true);
+    StageLink link = link_of(rank, /*gradients=*/true);
     std::vector<at::Tensor> gradients;
     for (int i = 0; i < 70; ++i) gradients.push_back(at::full({2}, i));
     Parcel some = parcel_of_values({gradients});
@@ -155,10 +156,10 @@ TEST(Link, AbsentGradientsStayAbsent) {
 }
 
 // A failed parcel arrives too: nobody waits for tensors that were never made.
-TEST(Link, AFailedParcelComesAsOne) {
+TEST(StageLink, AFailedParcelComesAsOne) {
   const Parcel failed{.failed = true};
   run_ranks(2, [&](RankContext& rank) {
-    Link link = link_of(rank);
+    StageLink link = link_of(rank);
     exchange(rank, link, {"a", "a", "a"}, {mixed(1), failed, mixed(2)}, /*good=*/false);
     exchange(rank, link, {"a", "a"}, {failed, failed}, /*good=*/false);
     exchange(rank, link, {"a", "a"}, {mixed(3), mixed(4)});
@@ -168,18 +169,18 @@ TEST(Link, AFailedParcelComesAsOne) {
 }
 
 // Layouts of a refused step are not agreed.
-TEST(Link, ARefusedStepAgreesOnNothing) {
+TEST(StageLink, ARefusedStepAgreesOnNothing) {
   const Parcel small = parcel_of_values({{at::ones({2})}}),
                large = parcel_of_values({{at::ones({5})}});
   run_ranks(2, [&](RankContext& rank) {
-    Link link = link_of(rank);
+    StageLink link = link_of(rank);
     exchange(rank, link, {"a"}, {small}, /*good=*/false);
     exchange(rank, link, {"a"}, {large});
     exchange(rank, link, {"a"}, {large});
   });
 }
 
-std::string refusal(const Link& link, const Parcel& parcel) {
+std::string refusal(const StageLink& link, const Parcel& parcel) {
   try {
     link.check("a", parcel, kNames);
   } catch (const ConfigError& error) {
@@ -188,9 +189,9 @@ std::string refusal(const Link& link, const Parcel& parcel) {
   return "";
 }
 
-TEST(Link, TheSenderNamesWhatIsNotAsAgreed) {
+TEST(StageLink, TheSenderNamesWhatIsNotAsAgreed) {
   const Parcel first = parcel_of_values({{at::ones({2, 3}), at::ones({2})}, {at::arange(4)}});
-  const auto expect_refusals = [&](const Link& link) {
+  const auto expect_refusals = [&](const StageLink& link) {
     EXPECT_THAT(
         refusal(link, parcel_of_values({{at::ones({2, 3}), at::ones({7})}, {at::arange(4)}})),
         AllOf(HasSubstr("stage 0 gives \"hidden\"[1] as F32 [7], but the agreed layout is F32 [2]"),
@@ -207,7 +208,7 @@ TEST(Link, TheSenderNamesWhatIsNotAsAgreed) {
     EXPECT_EQ(refusal(link, first), "");
   };
   run_ranks(2, [&](RankContext& rank) {
-    Link link = link_of(rank);
+    StageLink link = link_of(rank);
     if (rank.rank == 1) {
       receive_all(link, {"a"});
       return;
@@ -224,9 +225,9 @@ TEST(Link, TheSenderNamesWhatIsNotAsAgreed) {
 }
 
 // Ranks of one pipeline with different batches.
-TEST(Link, AnotherFormThanTheSendersIsAMismatch) {
+TEST(StageLink, AnotherFormThanTheSendersIsAMismatch) {
   run_ranks(2, [](RankContext& rank) {
-    Link link = link_of(rank);
+    StageLink link = link_of(rank);
     exchange(rank, link, {"a"}, {parcel_of_values({{at::ones({2})}})});
     if (rank.rank == 0) {
       link.send("b", 0, parcel_of_values({{at::ones({3})}}));
@@ -242,9 +243,9 @@ TEST(Link, AnotherFormThanTheSendersIsAMismatch) {
   });
 }
 
-TEST(Link, APeerThatLeavesIsLostWithoutADeadline) {
+TEST(StageLink, APeerThatLeavesIsLostWithoutADeadline) {
   run_ranks(2, [](RankContext& rank) {
-    Link link = link_of(rank);
+    StageLink link = link_of(rank);
     exchange(rank, link, {"a", "a"}, {mixed(1), mixed(2)});
     if (rank.rank == 0) return;
     const TimePoint begin = rank.waiter->now();
@@ -261,7 +262,7 @@ TEST(Link, APeerThatLeavesIsLostWithoutADeadline) {
 
 // The connection breaks at each send of a parcel, before and after layouts are agreed: neither side
 // waits for ever, and no partial parcel is returned.
-TEST(Link, BrokenInTheMiddleOfAParcelItEndsOnBothSides) {
+TEST(StageLink, BrokenInTheMiddleOfAParcelItEndsOnBothSides) {
   for (int place = 0; place < 12; ++place) {
     int ended = 0;
     comm::SimulationOptions options;
@@ -277,7 +278,7 @@ TEST(Link, BrokenInTheMiddleOfAParcelItEndsOnBothSides) {
     };
     const int agreed_steps = place % 2;
     comm::simulate(2, options, [&](comm::SimulatedRank& rank) {
-      Link link = link_of(rank);
+      StageLink link = link_of(rank);
       for (int step = 0; step < agreed_steps; ++step)
         exchange(rank, link, {"a", "a"}, {mixed(1), mixed(2)});
       try {
