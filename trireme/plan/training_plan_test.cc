@@ -540,11 +540,11 @@ TEST(TrainingPlan, RanksOfAHostShareTheText) {
 }
 
 TEST(TrainingPlan, ServersOfTheHostTakeItsMemory) {
-  plan::Job with = job(8, 2, 2);
+  plan::PlannedJob with = job(8, 2, 2);
   with.ranks_here = 2;
   with.servers = with.servers_here = 2;
   with.server_bytes = 1000;
-  plan::Job without = with;
+  plan::PlannedJob without = with;
   without.servers_here = 0;  // they are elsewhere
   plan::TrainingPlan plan = plan::make_plan(with);
   const std::int64_t of_ranks = plan::make_plan(without).host_total();

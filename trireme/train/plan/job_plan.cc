@@ -47,7 +47,7 @@ plan::Exchange exchange_of(const Settings& settings, int ranks) {
 }
 
 // Without the rows of embeddings, which take memory when they are first updated.
-std::int64_t server_bytes_of(const Settings& settings, const plan::Job& job) {
+std::int64_t server_bytes_of(const Settings& settings, const plan::PlannedJob& job) {
   const ServerOptions& server = settings.strategy.server;
   const double numbers = 2 + optim::moments_per_element(settings.optimizer) +  // and a sum
                          (ps::predicts(server, settings.optimizer) ? 1 : 0) +
