@@ -80,7 +80,7 @@ TEST(Batch, CommandsThatNeedNoRanksIgnoreLaunchers) {
   for (const Variables& variables :
        {Variables{{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}},
         Variables{{"PMI_SIZE", "2"}, {"PMI_RANK", "0"}},
-        Variables{{"WORLD_SIZE", "2"}, {"RANK", "1"}},
+        Variables{{"WORLD_SIZE", "2"}, {"RANK", "1"}, {"MASTER_ADDR", "127.0.0.1"}},
         Variables{{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}}}) {
     Command command = in_script({"eval", "runs/tiny", "--json"}, folder);
     for (const auto& [name, value] : variables) command.with(name, value);

@@ -115,7 +115,6 @@ TEST(DataParallelOnDevice, TakesTheFastestFormsWhereTheJobIsNotReproducible) {
   });
 }
 
-// Dropout of torch::nn draws from the device's generator, in the second run as in the first.
 // Output, the input's gradient and the running statistics of two steps.
 std::vector<at::Tensor> sync_batch_norm(comm::Communicator& world, at::Device device) {
   const tensor::LibTorchOnCpu as_devices;
@@ -147,6 +146,7 @@ TEST(DataParallelOnDevice, BatchNormOfAllRanksIsTheCpus) {
   });
 }
 
+// Dropout of torch::nn draws from the device's generator, in the second run as in the first.
 TEST(DataParallelOnDevice, RecomputationChangesNoBit) {
   testing::register_emulated_device({.devices = 4});
   const std::string kept = train(1, "plain", true);

@@ -123,7 +123,7 @@ TEST_F(DeviceRun, AModelCutInFourGoesOnAsOneOnTheCpu) {
 
 // As `trireme eval` and `trireme generate` do.
 TEST_F(DeviceRun, ATrainedModelIsEvaluatedAndWritesThere) {
-  for (const std::string offload : {std::string(), folder_}) {
+  for (const std::string& offload : {std::string(), folder_}) {
     const std::string name = "written" + std::to_string(offload.size());
     train(name, "cpu", 1, 2,
           offload.empty() ? std::vector<std::string>() : std::vector{"memory.offload=" + offload});

@@ -152,8 +152,10 @@ int cuEventQuery(void* event) {
 
 int cuMemAlloc_v2(CudaAddress* address, std::size_t bytes) {
   const auto lock = locked();
+  constexpr int kOutOfMemory = 2;
+  if (bytes > std::size_t{1} << 40) return kOutOfMemory;  // a sanitizer ends at such a malloc
   auto* const block = static_cast<std::byte*>(std::malloc(bytes));
-  if (block == nullptr) return 2;  // CUDA_ERROR_OUT_OF_MEMORY
+  if (block == nullptr) return kOutOfMemory;
   std::memset(block, 0xa5, bytes);
   FakeState::get().memory[block] = bytes;
   *address = reinterpret_cast<CudaAddress>(block);

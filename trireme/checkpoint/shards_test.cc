@@ -155,12 +155,12 @@ TEST_F(ShardsTest, SaysWhatDoesNotFit) {
 }
 
 TEST_F(ShardsTest, AnOptionalTensorMayBeAbsent) {
-  NamedShard optional = whole("optimizer/s", at::full({1}, 7));
+  NamedShard optional = whole("optimizer/s", at::full({1}, 7.0));
   optional.optional = true;
   Part without({whole("w", at::zeros({2}))}), wanted({whole("w", at::ones({2})), optional});
   EXPECT_EQ(refusal({{"train", &without}}, {{"train", &wanted}}), "accepted");
   EXPECT_EQ(wanted.state()[1].local.item<float>(), 7);
-  Part with({whole("w", at::zeros({2})), whole("optimizer/s", at::full({1}, 3))});
+  Part with({whole("w", at::zeros({2})), whole("optimizer/s", at::full({1}, 3.0))});
   EXPECT_EQ(refusal({{"train", &with}}, {{"train", &wanted}}), "accepted");
   EXPECT_EQ(wanted.state()[1].local.item<float>(), 3);
 }

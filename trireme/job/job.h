@@ -85,8 +85,8 @@ class Job {
   /// MPI.
   explicit Job(MpiComm communicator, JobOptions options = {});
   /// A Job over an existing transport, such as a simulated one. Rank and size are the transport's,
-  /// and each rank counts as its own host. Reads no environment and installs no handler; a process
-  /// may have several. `tuning` is used to choose algorithms; may be null.
+  /// and each rank counts as its own host. Reads no environment but TRIREME_HOST (of a rank alone),
+  /// and installs no handler; a process may have several. `tuning` chooses algorithms; may be null.
   Job(std::shared_ptr<net::Transport> transport, JobOptions options,
       std::shared_ptr<const plan::Tuning> tuning);
   /// An elastic Job over transports: changes().adopt() brings it news, and it is a rank after the

@@ -19,6 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 TEST(StrategyContext, ARankWithoutANetworkIsOnThisHost) {
+  unsetenv("TRIREME_HOST");
   const Job job(std::make_shared<net::AloneTransport>(RealWaiter::make()), {}, nullptr);
   EXPECT_EQ(job.host_name(), observe::host_name());
 }

@@ -89,7 +89,7 @@ TEST(Recompute, UnderAutocastAWeightGetsAllItsGradients) {
     }
     return weight.grad();
   };
-  EXPECT_TRUE(at::equal(gradient(false), at::full({4, 6}, 6)));
+  EXPECT_TRUE(at::equal(gradient(false), at::full({4, 6}, 6.0)));
   EXPECT_TRUE(at::equal(gradient(true), gradient(false)));
 }
 

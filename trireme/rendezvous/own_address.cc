@@ -78,7 +78,7 @@ std::string address_for_others(const std::string& host, const std::string& inter
   const auto given = get("TRIREME_ADDRESS");
   if (!interface.empty() || (given && !given->empty())) return own_address(kBeyond, interface, get);
   std::vector<net::Endpoint> there{net::parse_endpoint(kBeyond).value()};
-  if (!host.empty()) there.insert(there.begin(), {host, 9});
+  if (!host.empty()) there.insert(there.begin(), {net::without_brackets(host), 9});
   for (const net::Endpoint& one : there) {
     const std::string address = route_to(one, getaddrinfo).address;
     if (!net::is_loopback(address)) return address;

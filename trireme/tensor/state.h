@@ -29,7 +29,7 @@ struct NamedShard {
   std::function<void(const at::Tensor& saved)> load = {};
   /// Training does not change the tensor, so a checkpoint may keep the previous checkpoint's file.
   bool frozen = false;
-  /// Loading leaves it as it is if the checkpoint has no such tensor.
+  /// Loading leaves it as it is if the checkpoint has no such tensor (copies in memory have all).
   bool optional = false;
 };
 

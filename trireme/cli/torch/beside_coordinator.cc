@@ -193,8 +193,10 @@ std::vector<std::string> command_of_coordinator(const rendezvous::RankEnvironmen
     refuse("config",
            (min > most ? "elastic.min = " + std::to_string(min)
                        : "elastic.max = " + std::to_string(max)) +
-               ", but by TRIREME_WORKERS" + (place.on_its_own ? " and TRIREME_MORE_WORKERS" : "") +
-               " at most " + counted(most, "worker") + " may be there",
+               ", but by " +
+               (std::getenv("TRIREME_WORKERS") != nullptr ? "TRIREME_WORKERS" : "TF_CONFIG") +
+               (place.on_its_own ? " and TRIREME_MORE_WORKERS" : "") + " at most " +
+               counted(most, "worker") + " may be there",
            "Change one of them.");
   std::vector<std::string> command = {
       own_program(), "coordinator",

@@ -52,7 +52,8 @@ launch::Again roll_back(const launch::LaunchOptions& options, const train::Worke
     try {
       step = train::RunFolder(spec.folder).newest_step();
     } catch (const Error& error) {  // the first failure is the job's, not this one
-      say(error.message());
+      launch::say(error.message() + " The job ends.");
+      return std::nullopt;
     }
     if (step == 0) launch::say("there is no checkpoint to go back to; the job ends.");
     if (step == 0 || times == kMostRollBacks) return std::nullopt;

@@ -35,7 +35,10 @@ TrainedModel::TrainedModel(int argc, char** argv, const std::string& run, const 
     : config(config_of(run)),
       settings(config),
       job(set_up(settings, argc), argv),
-      strategy(job, settings.model.blocks, train::forward_options(settings.strategy, take(device)),
+      strategy(job, settings.model.blocks,
+               train::forward_options(
+                   settings.strategy,
+                   take(device == "auto" && settings.device == "cpu" ? settings.device : device)),
                settings.optimizer) {
   steps_done = train::load_newest(job, strategy, train::RunFolder::existing(run).checkpoint());
 }

@@ -10,7 +10,8 @@
 
 namespace trireme::inline v0::cli {
 
-constexpr const char* kDeviceOption = "Where to compute: cpu, cuda, ...; auto: as in training";
+constexpr const char* kDeviceOption =
+    "Where to compute: cpu, cuda, ...; auto: a GPU if the run may use one";
 
 struct TrainedModel {
   /// `run`: the folder that `train` printed; `device`: as train.device. Throws ConfigError if the

@@ -91,8 +91,9 @@ void take_servers(config::Config& config, int servers, const std::string& starte
            option + ", but parallel.strategy = \"" + config.text("parallel.strategy") +
                "\" has server.count = " + std::to_string(config.integer("server.count")),
            "Leave out one of them.");
-  if (!served) config.assign("parallel.sync", "server", "--servers");
-  config.assign("server.count", static_cast<std::int64_t>(servers), "--servers");
+  const std::string source_of_servers = starter.empty() ? "--servers" : starter;
+  if (!served) config.assign("parallel.sync", "server", source_of_servers);
+  config.assign("server.count", static_cast<std::int64_t>(servers), source_of_servers);
 }
 
 // --elastic MIN:MAX, --spares and --restarts: elastic.*. --store: rendezvous.store.

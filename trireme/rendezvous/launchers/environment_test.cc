@@ -429,12 +429,13 @@ TEST(Environment, IsOneProcessWhereLaunchersAreIgnored) {
                            "SLURM_STEP_NUM_TASKS", "JSM_NAMESPACE_SIZE", "PMIX_RANK"}) {
     setenv(name, "2", 1);
   }
-  for (const char* name : {"RANK", "SLURM_PROCID"}) setenv(name, "0", 1);
+  for (const char* name : {"RANK", "SLURM_PROCID"}) setenv(name, "1", 1);
+  setenv("MASTER_ADDR", "127.0.0.1", 1);
   setenv("TF_CONFIG", R"({"task": {}})", 1);
   setenv("TRIREME_ENVIRONMENT", "srun", 1);
   ignore_launchers();
   const RankEnvironment rank = resolve_environment();
-  for (const char* name : {"RANK", "SLURM_PROCID"}) unsetenv(name);
+  for (const char* name : {"RANK", "SLURM_PROCID", "MASTER_ADDR"}) unsetenv(name);
   EXPECT_EQ(rank.size, 1);
   EXPECT_EQ(rank.launcher, "");
 }

@@ -119,7 +119,8 @@ void check_servers(const ElasticPlace& place, const Getenv& get) {
       std::string("Give the TFJob PS replicas, or ") +
           (names_all ? "unset TRIREME_ELASTIC" : "leave enableDynamicWorker out of it") +
           ". For workers that come and go without servers, run `trireme coordinator`, and set "
-          "TRIREME_COORDINATOR and TRIREME_WORKERS in all pods.");
+          "TRIREME_COORDINATOR " +
+          (names_all ? "" : "and TRIREME_WORKERS ") + "in all pods.");
 }
 
 int workers_of(const ElasticPlace& place, const Getenv& get) {
@@ -403,7 +404,7 @@ constexpr Launcher kForeign[] = {
     {"jsrun", "jsrun", false, {"JSM_NAMESPACE_SIZE"}, from_mpi<kJsrun>},
     {"openmpi", "mpirun (Open MPI)", true, {"OMPI_COMM_WORLD_SIZE"}, from_mpi<kOpenMpi>},
     {"mpich", "mpirun (MPICH)", true, {"PMI_SIZE"}, from_mpi<kMpich>},
-    {"torchrun", "torchrun", true, {"WORLD_SIZE"}, from_torchrun},
+    {"torchrun", "torchrun", true, {"WORLD_SIZE", "RANK"}, from_torchrun},
     {"srun", "srun", false, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}, from_srun},
     {"tfjob", "TFJob", false, {"TF_CONFIG"}, from_tf_config},
     {"trainjob", "TrainJob", false, {"PET_NNODES"}, from_trainjob},

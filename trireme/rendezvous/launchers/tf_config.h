@@ -18,7 +18,7 @@
 namespace trireme::inline v0::rendezvous {
 
 /// The place of the process with this TF_CONFIG. All meet at rank 0's address. nullopt if it names
-/// neither task nor cluster, or is one for parse_sparse_tf_config().
+/// neither task nor cluster, or is one for parse_elastic_tf_config().
 ///
 /// Throws ConfigError that names the faulty line and column, or JSON pointer.
 std::optional<RankEnvironment> parse_tf_config(const std::string& text);

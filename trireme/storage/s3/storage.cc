@@ -36,8 +36,13 @@ class S3Draft final : public Draft {
   ~S3Draft() override {
     if (!manifest_) return;  // published, or joined
     try {
-      remove(client_->list(key_ + "/"));
-      client_->abort_upload(*manifest_);
+      const std::vector<std::string> keys = client_->list(key_ + "/");
+      if (may_ask()) {
+        remove(keys);
+        client_->abort_upload(*manifest_);
+      } else if (client_->abort_upload(*manifest_)) {  // neither published nor given up
+        for (const std::string& key : keys) client_->remove(key);
+      }
     } catch (...) {  // the next draft removes them
     }
   }
@@ -71,10 +76,19 @@ class S3Draft final : public Draft {
   bool owns(const Upload& upload) const { return manifest_ && upload.id == manifest_->id; }
 
  private:
+  // Whether the bucket's policy allows to ask for the state of an upload.
+  bool may_ask() const {
+    try {
+      client_->is_open(*manifest_);
+      return true;
+    } catch (const Refusal&) {
+      return false;
+    }
+  }
   bool is_given_up() const {
     try {
       return !client_->is_open(*manifest_);
-    } catch (const Refusal&) {  // the policy may not allow to ask
+    } catch (const Refusal&) {
       return false;
     }
   }

@@ -52,7 +52,10 @@ Report::Report(const RunFolder& folder, ReportOptions options)
   const auto begin = [&](Output& output, const auto& open) {
     options_.goes_on ? attempt(output, open) : open();
   };
-  begin(events_output_, [&] { open_events(); });
+  begin(events_output_, [&] {
+    open_events();
+    events_.write_kept();
+  });
   history_ = observe::read_history(folder_.events());
   // Those of steps that are done again are in the file if it could not be cut.
   const auto is_later = [&](const auto& point) { return point.first > double(options_.first); };
