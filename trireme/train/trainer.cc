@@ -123,9 +123,8 @@ class Trainer {
       const int signal = train_one(report, step);
       if (step == first && regrouped) tell_regrouping(report, first);
       // Servers count the steps of all workers that train on their own, so `done` may skip numbers.
-      const long counted =
-          own_ ? std::min<long>(strategy_.steps_done(), settings_.steps) : done + 1;
-      done = std::max(done, counted);
+      done =
+          own_ ? std::max(done, std::min<long>(strategy_.steps_done(), settings_.steps)) : done + 1;
       const bool last = done >= settings_.steps;
       tell_trigram(report, last);
       if (signal >= 128 && !last) return stop(report, done, signal);
