@@ -37,7 +37,7 @@ class S3Draft final : public Draft {
     if (!manifest_) return;  // published, or joined
     try {
       const std::vector<std::string> keys = client_->list(key_ + "/");
-      if (may_ask()) {
+      if (is_open().has_value()) {
         remove(keys);
         client_->abort_upload(*manifest_);
       } else if (client_->abort_upload(*manifest_)) {  // neither published nor given up
@@ -69,27 +69,19 @@ class S3Draft final : public Draft {
   /// Removes objects one by one, until a newer draft gives this one up.
   void remove(const std::vector<std::string>& keys) const {
     for (const std::string& key : keys) {
-      if (is_given_up()) return;
+      if (is_open() == false) return;
       client_->remove(key);
     }
   }
   bool owns(const Upload& upload) const { return manifest_ && upload.id == manifest_->id; }
 
  private:
-  // Whether the bucket's policy allows to ask for the state of an upload.
-  bool may_ask() const {
+  // Neither published nor given up; nullopt if the bucket's policy does not allow to ask.
+  std::optional<bool> is_open() const {
     try {
-      client_->is_open(*manifest_);
-      return true;
+      return client_->is_open(*manifest_);
     } catch (const Refusal&) {
-      return false;
-    }
-  }
-  bool is_given_up() const {
-    try {
-      return !client_->is_open(*manifest_);
-    } catch (const Refusal&) {
-      return false;
+      return std::nullopt;
     }
   }
 
