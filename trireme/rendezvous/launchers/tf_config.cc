@@ -14,9 +14,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kNoEvaluator =
-    "Leave Evaluator out of a TFJob whose pods come and go, and run `trireme eval RUN --follow` in "
-    "a "
-    "pod of its own.";
+    "Leave Evaluator out of a TFJob whose pods come and go, and run `trireme eval RUN --follow` "
+    "in a pod of its own.";
 
 [[noreturn]] void refuse_tf_config(
     const std::string& what, const std::string& advice =
