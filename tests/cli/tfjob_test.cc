@@ -194,6 +194,18 @@ class DynamicTFJob : public Standing {
     one_ = started(pod({"ps", 1}));
     zero_ = started(pod({"ps", 0}));
   }
+  // Two workers begin; worker 1 is killed and comes back.
+  void begin_and_lose_a_worker() {
+    begin(2);
+    ASSERT_TRUE(zero_->wait_for("the job begins with 2 ranks", 120))
+        << zero_->output() << workers_[0]->output();
+    await_steps(50);
+    workers_[1]->send(SIGKILL);
+    ASSERT_TRUE(zero_->wait_for("the job goes on with 1 rank")) << zero_->output();
+    workers_[1] = started(pod({"worker", 1}));
+    ASSERT_TRUE(zero_->wait_for("process 1 has come; the job goes on with 2 ranks"))
+        << zero_->output();
+  }
   // The process of the coordinator beside server 0.
   pid_t coordinator_process() const {
     for (const pid_t child : descendants(zero_->pid()))
@@ -213,15 +225,7 @@ class DynamicTFJob : public Standing {
 
 // A worker is killed, then the coordinator, then server 0 with the coordinator.
 TEST_F(DynamicTFJob, GoesOnWithoutEachOfItsPods) {
-  begin(2);
-  ASSERT_TRUE(zero_->wait_for("the job begins with 2 ranks", 120))
-      << zero_->output() << workers_[0]->output();
-  await_steps(50);
-  workers_[1]->send(SIGKILL);
-  ASSERT_TRUE(zero_->wait_for("the job goes on with 1 rank")) << zero_->output();
-  workers_[1] = started(pod({"worker", 1}));
-  ASSERT_TRUE(zero_->wait_for("process 1 has come; the job goes on with 2 ranks"))
-      << zero_->output();
+  ASSERT_NO_FATAL_FAILURE(begin_and_lose_a_worker());
   pid_t coordinator = coordinator_process();
   ASSERT_GT(coordinator, 0);
   kill(coordinator, SIGKILL);
@@ -243,15 +247,7 @@ TEST_F(DynamicTFJob, GoesOnWithoutEachOfItsPods) {
 // The pods of a job of fixed size, too, with TRIREME_ELASTIC. A worker is killed, then server 1.
 TEST_F(DynamicTFJob, WhoseNumberOfWorkersIsFixedGoesOnWithoutItsPods) {
   dense_ = true;
-  begin(2);
-  ASSERT_TRUE(zero_->wait_for("the job begins with 2 ranks", 120))
-      << zero_->output() << workers_[0]->output();
-  await_steps(50);
-  workers_[1]->send(SIGKILL);
-  ASSERT_TRUE(zero_->wait_for("the job goes on with 1 rank")) << zero_->output();
-  workers_[1] = started(pod({"worker", 1}));
-  ASSERT_TRUE(zero_->wait_for("process 1 has come; the job goes on with 2 ranks"))
-      << zero_->output();
+  ASSERT_NO_FATAL_FAILURE(begin_and_lose_a_worker());
   one_->send(SIGKILL);
   end_of(*one_);
   one_ = started(pod({"ps", 1}));
