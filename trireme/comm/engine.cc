@@ -58,6 +58,7 @@ Work make_work(Engine& engine, Call& call, Deadline deadline) {
   }
   call.source.emplace(engine.waiter, std::move(owner), title_of(operation));
   if (operation.device) call.source->set_device(operation.device);
+  if (operation.staged) call.source->set_device(operation.staged->last);
   return call.source->work();
 }
 

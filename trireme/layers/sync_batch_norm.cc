@@ -4,7 +4,6 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -42,7 +41,7 @@ at::Tensor beside(const at::Tensor& values, const at::Tensor& x) {
 std::vector<at::Tensor> summed(comm::Communicator& group, const std::vector<at::Tensor>& parts,
                                const char* label) {
   const at::Tensor all = at::cat(parts).contiguous();
-  group.all_reduce(tensor::to_buffer(all), Sum, {.label = label}).wait();
+  tensor::wait_for(group.all_reduce(tensor::to_buffer(all), Sum, {.label = label}), all.device());
   std::vector<std::int64_t> sizes;
   for (const at::Tensor& part : parts) sizes.push_back(part.numel());
   return at::split_with_sizes(all, sizes);
@@ -57,7 +56,7 @@ struct GroupHolder : torch::CustomClassHolder {
 // The statistics of one call; fp64.
 struct Statistics {
   at::Tensor mean, variance;  // [C]; variance over N
-  double count = 0;           // values of a channel, over all ranks
+  at::Tensor count;           // [1]: values of a channel, over all ranks
 };
 
 Statistics statistics_of(comm::Communicator& group, const at::Tensor& x) {
@@ -67,7 +66,7 @@ Statistics statistics_of(comm::Communicator& group, const at::Tensor& x) {
   const auto sums =
       summed(group, {wide.sum(dims), wide.square().sum(dims), at::full({1}, own, wide.options())},
              "sync batch norm");
-  Statistics result{.count = sums[2].item<double>()};
+  Statistics result{.count = sums[2]};
   result.mean = sums[0] / result.count;
   result.variance = (sums[1] / result.count - result.mean.square()).clamp_min(0);
   return result;
@@ -81,8 +80,7 @@ class SyncNormFunction : public torch::autograd::Function<SyncNormFunction> {
                             std::shared_ptr<comm::Communicator> group) {
     const at::Tensor inverse = (statistics.variance + epsilon).rsqrt();
     const at::Tensor normed = (x - beside(statistics.mean, x)) * beside(inverse, x);
-    ctx->save_for_backward({normed, weight, inverse});
-    ctx->saved_data["count"] = statistics.count;
+    ctx->save_for_backward({normed, weight, inverse, statistics.count});
     ctx->saved_data["group"] =
         c10::IValue::make_capsule(c10::make_intrusive<GroupHolder>(std::move(group)));
     return normed * beside(weight, x) + beside(bias, x);
@@ -90,12 +88,11 @@ class SyncNormFunction : public torch::autograd::Function<SyncNormFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     tensor::refuse_second_derivative();
     const auto saved = ctx->get_saved_variables();
-    const at::Tensor &normed = saved[0], &weight = saved[1], &inverse = saved[2];
+    const at::Tensor &normed = saved[0], &weight = saved[1], &inverse = saved[2], &count = saved[3];
     const at::Tensor& dy = gradients[0];
     const auto dims = other_dims(dy);
     const at::Tensor dy64 = dy.to(at::kDouble);
     const at::Tensor dbias = dy64.sum(dims), dweight = (dy64 * normed.to(at::kDouble)).sum(dims);
-    const double count = ctx->saved_data["count"].toDouble();
     const auto held = ctx->saved_data["group"].toCapsule();
     const auto sums = summed(*static_cast<const GroupHolder&>(*held).group, {dbias, dweight},
                              "sync batch norm, backward");
@@ -153,17 +150,17 @@ at::Tensor SyncBatchNorm::forward(const at::Tensor& x) {
     const c10::AutoGradMode no_grad(false);
     statistics = statistics_of(*group_, x);
     // A step with NaN may be skipped, and must not stay in the statistics.
-    const bool finite = at::isfinite(statistics.mean).all().item<bool>() &&
-                        at::isfinite(statistics.variance).all().item<bool>();
-    const double unbiased = statistics.count / std::max(statistics.count - 1, 1.0);
+    const at::Tensor finite =
+        at::isfinite(statistics.mean).all().logical_and(at::isfinite(statistics.variance).all());
+    const at::Tensor unbiased = statistics.count / (statistics.count - 1).clamp_min(1);
     const auto follow = [&](at::Tensor& running, const at::Tensor& value) {
-      running.mul_(1 - options_.momentum).add_(value.to(running.scalar_type()), options_.momentum);
+      const at::Tensor next = running.mul(1 - options_.momentum)
+                                  .add(value.to(running.scalar_type()), options_.momentum);
+      running.copy_(at::where(finite, next, running));
     };
-    if (finite) {
-      follow(running_mean, statistics.mean);
-      follow(running_var, statistics.variance * unbiased);
-      num_batches_tracked.add_(1);
-    }
+    follow(running_mean, statistics.mean);
+    follow(running_var, statistics.variance * unbiased);
+    num_batches_tracked.add_(finite);
   }
   return SyncNormFunction::apply(x, weight, bias, statistics, options_.epsilon, group_);
 }

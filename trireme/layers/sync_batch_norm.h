@@ -7,7 +7,7 @@
 // with at least one sample; at the deadline an error names a rank that has not. The result depends
 // on the number of ranks: docs/numerics.md does not promise equal bits for it. Losses are summed
 // over ranks: with micro-batches of unequal size use DataParallel::backward(sum, count). Not thread
-// safe. On a device the host waits for it in every forward pass.
+// safe.
 #pragma once
 
 #include <torch/nn/module.h>

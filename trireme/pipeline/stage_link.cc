@@ -5,6 +5,7 @@
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
@@ -168,7 +169,7 @@ Parcel StageLink::receive() {
     receiving.parcel = parcel_of(words);
     receive_tensors(receiving);
   }
-  Work::all(receiving.works).wait();
+  tensor::wait_for(Work::all(receiving.works), options_.device);
   Parcel parcel = std::move(receiving.parcel);
   parcel.failed = note[0] != 0;
   for (std::size_t i = 0; i < parcel.tensors.size(); ++i)

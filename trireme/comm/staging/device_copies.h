@@ -25,6 +25,9 @@ class DeviceMark {
   virtual ~DeviceMark() = default;
   /// True if the device has got there. Throws an error that the device reports.
   virtual bool reached() = 0;
+  /// Later work on `stream` starts after this point. The host waits if `stream` is neither the
+  /// calling thread's current one nor unnamed.
+  virtual void wait_on(Stream stream) = 0;
 };
 
 struct StagedBuffer {

@@ -42,6 +42,7 @@ class Blocks {
 void run_alone(Operation& operation, Staged& staged) {
   const Buffer from = operation.terms.empty() ? operation.in : operation.terms.front().value;
   staged.mark = staged.copies->copy(operation.out, from);
+  staged.last->set(staged.mark);
   staged.alone = {from, operation.out};
   const Buffer none{.dtype = operation.dtype};
   operation.in = operation.out = none;
@@ -64,6 +65,7 @@ void stage(Operation& operation, Device device, std::shared_ptr<DeviceCopies> co
   blocks.replace(operation.in, operation.kind != OpKind::Broadcast || is_root, false);
   blocks.replace(operation.out, false, !is_root);
   staged->mark = staged->copies->fetch(device, staged->fetched);
+  if (staged->results.empty()) staged->last->set(staged->mark);
 }
 
 StagedCalls::StagedCalls(Engine& engine)
@@ -90,10 +92,13 @@ void StagedCalls::deliver(const std::shared_ptr<Call>& call) {
   const auto& staged = call->operation.staged;
   if (!staged) return call->end();
   try {
-    if (!staged->results.empty())
+    if (!staged->results.empty()) {
       staged->mark = staged->copies->store(staged->device, staged->results);
-    else if (staged->mark->reached())
+      staged->last->set(staged->mark);
+      engine_->waiter->wake();
+    } else if (staged->mark->reached()) {
       return call->end();
+    }
   } catch (...) {
     engine_->fail(std::current_exception(), &call->operation);
     return call->end(engine_->failure.error());

@@ -3,7 +3,8 @@
 //     caller's thread      copies to the host start; the operation gets the host's buffers
 //     progress context     when the copies have ended, the call begins like any on CPU memory;
 //                          when it has ended, its result is copied to the device;
-//                          when that copy has ended, the Work ends
+//                          when that copy has ended, the Work ends; Work::wait_on() needs only its
+//                          start, since the device's streams can wait for it
 //
 // Copies of later calls run meanwhile. A timer polls the device while calls wait for it. A failed
 // call keeps its buffers until the device no longer accesses them. stage() may be called from any
@@ -13,9 +14,11 @@
 #include <atomic>
 #include <exception>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/waiter.h"
+#include "trireme/base/work_source.h"
 #include "trireme/comm/device/device_watch.h"
 #include "trireme/comm/staging/device_copies.h"
 
@@ -25,6 +28,22 @@ struct Call;
 struct Operation;
 class Engine;
 
+/// The last of a call's copies, for which streams can wait once it has started.
+class LastCopy final : public DeviceSide {
+ public:
+  /// Called once.
+  void set(std::shared_ptr<DeviceMark> end) {
+    end_ = std::move(end);
+    started_.store(true, std::memory_order_release);
+  }
+  bool enqueued() const noexcept override { return started_.load(std::memory_order_acquire); }
+  void wait_on(Stream stream) override { end_->wait_on(stream); }
+
+ private:
+  std::shared_ptr<DeviceMark> end_;
+  std::atomic<bool> started_{false};
+};
+
 /// The device's buffers of an operation that runs on copies in the host's memory.
 struct Staged {
   std::shared_ptr<DeviceCopies> copies;
@@ -32,6 +51,7 @@ struct Staged {
   std::vector<StagedBuffer> fetched, results;
   std::vector<Buffer> alone = {};         // the buffers of a collective of one rank
   std::shared_ptr<DeviceMark> mark = {};  // of the copies under way
+  std::shared_ptr<LastCopy> last = std::make_shared<LastCopy>();
 };
 
 /// Replaces the operation's buffers on `device` by memory of the host, and starts to copy the data

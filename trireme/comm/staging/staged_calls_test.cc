@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "trireme/base/error.h"
@@ -61,7 +64,10 @@ class LateCopies final : public comm::DeviceCopies,
   }
   std::size_t copies_within() const { return copies_within_; }
   void break_down() { broken_ = true; }
-  void hang() { hangs_ = true; }
+  void hang(std::size_t after = 0) { end_ = after; }
+  void go_on() { end_ = kNever; }
+  /// The marks for which streams were told to wait, and the streams.
+  const std::vector<std::pair<std::size_t, void*>>& waits() const { return waits_; }
   std::size_t enqueued() const { return enqueued_; }
   std::size_t done() const { return done_; }
 
@@ -70,6 +76,7 @@ class LateCopies final : public comm::DeviceCopies,
     Mark(std::shared_ptr<LateCopies> copies, std::size_t number)
         : copies(std::move(copies)), number(number) {}
     bool reached() override { return copies->reached(number); }
+    void wait_on(Stream stream) override { copies->waits_.emplace_back(number, stream.handle); }
     std::shared_ptr<LateCopies> copies;
     std::size_t number;
   };
@@ -82,7 +89,7 @@ class LateCopies final : public comm::DeviceCopies,
   }
   bool reached(std::size_t number) {
     if (broken_) throw ResourceError("the device has fallen off the bus", {});
-    if (!hangs_ && done_ < number && ++asked_ % 3 == 0) {
+    if (done_ < std::min(number, end_) && ++asked_ % 3 == 0) {
       work_.front()();
       work_.pop_front();
       ++done_;
@@ -91,8 +98,10 @@ class LateCopies final : public comm::DeviceCopies,
   }
 
   std::deque<std::function<void()>> work_;
-  std::size_t enqueued_ = 0, done_ = 0, asked_ = 0, copies_within_ = 0;
-  bool broken_ = false, hangs_ = false;
+  static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
+  std::vector<std::pair<std::size_t, void*>> waits_;
+  std::size_t enqueued_ = 0, done_ = 0, asked_ = 0, copies_within_ = 0, end_ = kNever;
+  bool broken_ = false;
 };
 
 Buffer on_device(std::vector<float>& values) {
@@ -142,6 +151,56 @@ TEST(StagedCalls, GatherAndExchangeUnevenPieces) {
     std::vector<float> out(3 * sends[0], static_cast<float>(rank.rank)), in(6);
     rank.world->all_to_all_v(on_device(out), on_device(in), sends, receives).wait();
     EXPECT_EQ(in, (std::vector<float>{0, 1, 1, 2, 2, 2}));
+  });
+}
+
+TEST(StagedCalls, AStreamCanWaitForTheResultInsteadOfTheHost) {
+  run_ranks(2, [](RankContext& rank) {
+    const auto copies = std::make_shared<LateCopies>();
+    rank.world->stage_through(copies);
+    copies->hang(/*after=*/1);  // the copy to the host ends, that of the result does not
+    std::vector<float> values(1000, 1.0f + static_cast<float>(rank.rank));
+    const Work work = rank.world->all_reduce(on_device(values), ReduceOp::Sum);
+    int stream = 0;
+    work.wait_on({&stream});
+    EXPECT_FALSE(work.done());
+    EXPECT_THAT(copies->waits(), ::testing::ElementsAre(std::pair<std::size_t, void*>(2, &stream)));
+    copies->go_on();
+    work.wait();
+    EXPECT_EQ(values, std::vector<float>(1000, 3));
+  });
+}
+
+TEST(StagedCalls, AStreamWaitsOnlyUntilAMessageHasLeftTheDevice) {
+  run_ranks(2, [](RankContext& rank) {
+    const auto copies = std::make_shared<LateCopies>();
+    rank.world->stage_through(copies);
+    std::vector<float> values = numbers(1000, 3 * rank.rank);
+    Work sent;
+    if (rank.rank == 0) {
+      sent = rank.world->send(on_device(values), 1);
+      sent.wait_on({});  // nobody receives it yet
+      EXPECT_EQ(copies->waits().size(), 1u);
+    }
+    rank.world->barrier().wait();
+    if (rank.rank == 1) rank.world->recv(on_device(values), 0).wait();
+    sent.wait();
+    EXPECT_EQ(values, numbers(1000, 0));
+  });
+}
+
+TEST(StagedCalls, AResultThatFailsBehindAWaitingStreamBreaksTheGroup) {
+  run_ranks(2, [](RankContext& rank) {
+    const auto copies = std::make_shared<LateCopies>();
+    rank.world->stage_through(copies);
+    copies->hang(/*after=*/1);
+    std::vector<float> values = numbers(1000, rank.rank);
+    rank.world->all_reduce(on_device(values), ReduceOp::Sum).wait_on({});
+    if (rank.rank == 1) copies->break_down();
+    const auto go_on = [&] {
+      for (int i = 0; i < 10'000; ++i) rank.world->barrier().wait();
+    };
+    EXPECT_THROW(go_on(), Error);  // from when the device is next asked
   });
 }
 

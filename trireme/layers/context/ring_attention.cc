@@ -7,6 +7,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/devices/device.h"
 #include "trireme/tensor/functions/functions.h"
 #include "trireme/tensor/functions/partial_attention.h"
 #include "trireme/tensor/functions/second_derivative.h"
@@ -58,7 +59,7 @@ class Rotation {
     works_ = {ring_.take(next_, kKeysTag), ring_.send_on(here_, kKeysTag)};
   }
   void next() {
-    Work::all(works_).wait();
+    tensor::wait_for(Work::all(works_), next_.device());
     here_ = std::exchange(next_, {});
   }
 
@@ -92,15 +93,17 @@ class GradientRotation {
     arrival_ = ring_.take(arriving_, kGradientsTag);
   }
   at::Tensor arrived() {
-    arrival_.wait();
+    tensor::wait_for(arrival_, arriving_.device());
     return std::exchange(arriving_, {});
   }
   void send_on(const at::Tensor& sum) {
-    departure_.wait();  // the one before
+    finish();  // the one before
     departing_ = sum;
     departure_ = ring_.send_on(departing_, kGradientsTag);
   }
-  void finish() { departure_.wait(); }
+  void finish() {
+    if (departing_.defined()) tensor::wait_for(departure_, departing_.device());
+  }
 
  private:
   const Ring& ring_;

@@ -11,6 +11,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/devices/device.h"
 #include "trireme/tensor/functions/second_derivative.h"
 
 namespace trireme::inline v0::parallel {
@@ -34,10 +35,9 @@ at::Tensor moved(const at::Tensor& rows, const Counts& sends, const Counts& rece
   };
   const at::Tensor packed = rows.contiguous();
   const at::Tensor out = at::empty({c10::sum_integers(receives), width}, rows.options());
-  group
-      .all_to_all_v(tensor::to_buffer(packed), tensor::to_buffer(out), elements(sends),
-                    elements(receives), {.label = "experts"})
-      .wait();
+  tensor::wait_for(group.all_to_all_v(tensor::to_buffer(packed), tensor::to_buffer(out),
+                                      elements(sends), elements(receives), {.label = "experts"}),
+                   out.device());
   return out;
 }
 

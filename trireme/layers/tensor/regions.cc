@@ -12,6 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/layers/shares.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/devices/device.h"
 #include "trireme/tensor/functions/implementations.h"
 #include "trireme/tensor/functions/second_derivative.h"
 
@@ -25,7 +26,7 @@ using torch::autograd::variable_list;
 
 at::Tensor summed(const at::Tensor& x, Communicator& group, ReduceOp op, const char* label) {
   const at::Tensor sum = x.clone(at::MemoryFormat::Contiguous);
-  group.all_reduce(tensor::to_buffer(sum), op, {.label = label}).wait();
+  tensor::wait_for(group.all_reduce(tensor::to_buffer(sum), op, {.label = label}), sum.device());
   return sum;
 }
 
@@ -34,10 +35,9 @@ at::Tensor gathered(const at::Tensor& x, Communicator& group) {
   std::vector<std::int64_t> sizes = x.sizes().vec();
   sizes.insert(sizes.begin(), group.size());
   const at::Tensor parts = at::empty(sizes, x.options());  // [N, B, T/N, C]
-  group
-      .all_gather(tensor::to_buffer(x.contiguous()), tensor::to_buffer(parts),
-                  {.label = "gather sequence"})
-      .wait();
+  tensor::wait_for(group.all_gather(tensor::to_buffer(x.contiguous()), tensor::to_buffer(parts),
+                                    {.label = "gather sequence"}),
+                   parts.device());
   return parts.transpose(0, 1).flatten(1, 2);  // a copy, unless B = 1
 }
 
@@ -46,10 +46,9 @@ at::Tensor local_part_of_sum(const at::Tensor& x, Communicator& group) {
   const at::Tensor parts =
       x.unflatten(1, {group.size(), length}).transpose(0, 1).contiguous();  // [N, B, T/N, C]
   const at::Tensor own = at::empty_like(parts[0]);
-  group
-      .reduce_scatter(tensor::to_buffer(parts), tensor::to_buffer(own), ReduceOp::Sum,
-                      {.label = "scatter sequence"})
-      .wait();
+  tensor::wait_for(group.reduce_scatter(tensor::to_buffer(parts), tensor::to_buffer(own),
+                                        ReduceOp::Sum, {.label = "scatter sequence"}),
+                   own.device());
   return own;
 }
 
@@ -107,10 +106,9 @@ at::Tensor gather_last(const at::Tensor& x, std::int64_t whole, Communicator& gr
     const std::int64_t columns = whole * (rank + 1) / group.size() - whole * rank / group.size();
     counts.push_back(static_cast<std::size_t>(columns * rows.size(1)));
   }
-  group
-      .all_gather_v(tensor::to_buffer(rows), tensor::to_buffer(all), counts,
-                    {.label = "gather logits"})
-      .wait();
+  tensor::wait_for(group.all_gather_v(tensor::to_buffer(rows), tensor::to_buffer(all), counts,
+                                      {.label = "gather logits"}),
+                   all.device());
   std::vector<std::int64_t> sizes = x.sizes().vec();
   sizes.back() = whole;
   return all.t().contiguous().view(sizes);

@@ -52,7 +52,7 @@ std::optional<LeafExchange::UnderWay> LeafExchange::next(std::size_t most) {
 // Waits and folds without the mutex, so that launch() need not wait.
 void LeafExchange::drain(std::size_t most) {
   while (std::optional<UnderWay> item = next(most)) {
-    item->work.wait();
+    tensor::wait_for(item->work, tensor::at_device(device_));
     const BucketLayout::Bucket& layout = layout_.buckets[item->bucket];
     const std::size_t bytes = layout.of(group_.rank()) * size_of(layout.sum);
     std::vector<const void*> pieces;

@@ -8,6 +8,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/tensor/convert.h"
+#include "trireme/tensor/devices/device.h"
 
 namespace trireme::inline v0::parallel {
 
@@ -79,7 +80,7 @@ void UnitGather::wait(std::size_t use) {
   const std::uint32_t part = uses_[use].part;
   for (const std::uint32_t unit : units(uses_[use])) {
     GatheredUnit& held = held_.at({part, unit});
-    held.arrived.wait();
+    tensor::wait_for(held.arrived, tensor::at_device(store(part).device()));
     store(part).show(unit, held.buffer.data.get());
   }
 }
@@ -108,7 +109,7 @@ void UnitGather::release(std::size_t use) {
     const auto held = held_.find({part, unit});
     TRIREME_CHECK(held != held_.end());
     if (--held->second.wanted > 0) continue;
-    held->second.arrived.wait();
+    tensor::wait_for(held->second.arrived, tensor::at_device(store(part).device()));
     store(part).hide(unit);
     pool_.give(std::move(held->second.buffer));
     held_.erase(held);

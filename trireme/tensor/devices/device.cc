@@ -89,4 +89,8 @@ Stream current_stream(Device device) {
   return {guards.getStreamNativeHandle(guards.getStream(on))};
 }
 
+void wait_for(const Work& work, at::Device device) {
+  device.is_cpu() ? work.wait() : work.wait_on(current_stream(device_of(device)));
+}
+
 }  // namespace trireme::inline v0::tensor

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trireme/base/buffer.h"
+#include "trireme/base/work.h"
 
 namespace trireme::inline v0 {
 namespace comm {
@@ -24,6 +25,11 @@ Device device_of(at::Device device);
 
 /// The calling thread's current stream of a device, as the device's own library names it.
 Stream current_stream(Device device);
+/// The calling thread waits for `work` if its memory is the CPU's. If it is a device's, the
+/// thread's current stream there waits instead (Work::wait_on()): what is queued after this call
+/// finds the result. Throws the error of a call that has failed by then; one that fails later breaks
+/// its communicator.
+void wait_for(const Work& work, at::Device device);
 
 /// Copies run in separate streams, beside the computing stream. Host memory is pinned.
 std::shared_ptr<comm::DeviceCopies> make_device_copies();

@@ -40,6 +40,14 @@ struct EventMark final : comm::DeviceMark {
     event.reset();
   }
   bool reached() override { return event->query(); }
+  void wait_on(Stream stream) override {
+    const c10::impl::VirtualGuardImpl guards(device.type());
+    const c10::Stream current = guards.getStream(device);
+    if (stream.handle == nullptr || stream.handle == guards.getStreamNativeHandle(current))
+      event->block(current);
+    else
+      event->synchronize();
+  }
   const c10::Device device;
   std::optional<c10::Event> event;
 };
