@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "trireme/base/check.h"
 #include "trireme/tensor/convert.h"
@@ -80,7 +81,7 @@ void UnitGather::wait(std::size_t use) {
   const std::uint32_t part = uses_[use].part;
   for (const std::uint32_t unit : units(uses_[use])) {
     GatheredUnit& held = held_.at({part, unit});
-    tensor::wait_for(held.arrived, tensor::at_device(store(part).device()));
+    tensor::wait_for(std::exchange(held.arrived, {}), tensor::at_device(store(part).device()));
     store(part).show(unit, held.buffer.data.get());
   }
 }

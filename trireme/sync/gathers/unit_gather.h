@@ -49,7 +49,7 @@ class UnitGather {
   struct GatheredUnit {
     int wanted = 0;  // uses that are issued and not yet released
     BufferPool::Lease buffer;
-    Work arrived;
+    Work arrived;  // until it has been waited for
   };
   using UnitKey = std::pair<std::uint32_t, std::uint32_t>;  // part, unit
   ParameterStore& store(std::uint32_t part) const { return *stores_[part]; }

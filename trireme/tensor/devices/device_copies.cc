@@ -29,26 +29,26 @@ struct PinnedBlock final : comm::HostBlock {
 };
 
 struct EventMark final : comm::DeviceMark {
-  explicit EventMark(const c10::Stream& stream) : device(stream.device()) {
+  explicit EventMark(const c10::Stream& recorded) : stream(recorded) {
     event.emplace(stream.device_type());
     event->record(stream);
   }
   // The destructor of a CUDA event makes the event's device current and then the thread's device
   // again, which allocates memory on that device (often GPU 0). With the guard it does not.
   ~EventMark() override {
-    const c10::DeviceGuard guard(device);
+    const c10::DeviceGuard guard(stream.device());
     event.reset();
   }
   bool reached() override { return event->query(); }
-  void wait_on(Stream stream) override {
-    const c10::impl::VirtualGuardImpl guards(device.type());
-    const c10::Stream current = guards.getStream(device);
-    if (stream.handle == nullptr || stream.handle == guards.getStreamNativeHandle(current))
-      event->block(current);
-    else
+  void wait_on(Stream waiting) override {
+    const c10::impl::VirtualGuardImpl guards(stream.device_type());
+    const c10::Stream current = guards.getStream(stream.device());
+    if (waiting.handle != nullptr && waiting.handle != guards.getStreamNativeHandle(current))
       event->synchronize();
+    else if (current != stream)
+      event->block(current);
   }
-  const c10::Device device;
+  const c10::Stream stream;
   std::optional<c10::Event> event;
 };
 
