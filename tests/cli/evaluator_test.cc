@@ -196,6 +196,9 @@ TEST_F(Evaluator, FollowsARunByHandUntilItsTrainingHasEnded) {
   EXPECT_EQ(trained.code, 0) << trained.err;
   EXPECT_EQ(read_file(folder_.file("followed")), read_file(folder_.file("run/evaluator.jsonl")));
   EXPECT_THAT(steps("validation"), ElementsAre(10, 20, 30, 40));
+  const CommandResult elsewhere = command({"eval", "run", "--follow", "--device", "h200"}).run();
+  EXPECT_EQ(elsewhere.code, 2);
+  EXPECT_THAT(elsewhere.err, HasSubstr("no such device"));
 }
 
 TEST_F(Evaluator, WhatDoesNotGoTogetherIsRefusedBeforeAnythingStarts) {

@@ -57,10 +57,5 @@ class Usage(unittest.TestCase):
                 self.assertIn("is out of range", self.refused("generate", "nowhere", option, value))
             self.assertIn("at least 1", self.refused("eval", "nowhere", "--samples", "0"))
 
-    def test_an_evaluation_beside_a_training_takes_no_device(self):
-        if WITH_LIBTORCH:
-            self.assertIn("--device cannot be combined with --follow",
-                          self.refused("eval", "nowhere", "--follow", "--device", "cpu"))
-
 
 unittest.main(argv=sys.argv[:1])

@@ -21,6 +21,7 @@
 #include "trireme/testing/emulated_device/emulated_device.h"
 #include "trireme/train/config/schema.h"
 #include "trireme/train/device.h"
+#include "trireme/train/evaluation/follow_run.h"
 #include "trireme/train/evaluation/forward_model.h"
 #include "trireme/train/evaluation/generate.h"
 #include "trireme/train/run/run_data.h"
@@ -145,6 +146,28 @@ TEST_F(DeviceRun, ATrainedModelIsEvaluatedAndWritesThere) {
     EXPECT_EQ(found({DeviceKind::Other, 0}), found({}));
     EXPECT_GT(testing::emulated_stats().operations, 0u);
   }
+}
+
+// As `trireme eval RUN --follow --device` does.
+TEST_F(DeviceRun, CheckpointsAreFollowedThere) {
+  const auto losses = [&](const std::string& name, const std::string& device) {
+    train(name, "cpu", 1, 4, {"checkpoint.every=2"});
+    const tensor::LibTorchOnCpu as_devices;
+    std::string program = "trireme";
+    char* arguments[] = {program.data(), nullptr};
+    EXPECT_EQ(train::follow_run(1, arguments, folder_ + "/" + name, device, false), 0);
+    std::vector<std::string> found;
+    std::ifstream events(folder_ + "/" + name + "/evaluator.jsonl");
+    for (std::string line; std::getline(events, line);)
+      if (const auto at = line.find("\"loss\":"); at != std::string::npos)
+        found.push_back(line.substr(at, line.find(',', at) - at));
+    return found;
+  };
+  const std::vector<std::string> on_cpu = losses("followed-cpu", "cpu");
+  EXPECT_EQ(on_cpu.size(), 2u);
+  testing::reset_emulated_stats();
+  EXPECT_EQ(losses("followed-device", "emulated"), on_cpu);
+  EXPECT_GT(testing::emulated_stats().operations, 0u);
 }
 
 TEST_F(DeviceRun, WantOfMemorySaysWhatWasPlanned) {

@@ -132,9 +132,10 @@ DeviceChoice choose_device(const std::string& wanted, const Devices& devices, in
   if (wanted == "cpu") return {};
   const int needed = (ranks + ranks_per_device - 1) / ranks_per_device;
   const bool enough = needed <= devices.count;
+  const int spare = needed < devices.count ? needed : -1;
   if (wanted != "auto") {
     check_kind(wanted, devices);
-    if (enough) return {wanted, ""};
+    if (enough) return {wanted, "", spare};
     if (devices.count == 0 && !devices.why_none.empty())
       refuse_device(wanted, devices.why_none, kLookAtDriver);
     const std::string each = counted(ranks_per_device, "rank");
@@ -158,9 +159,11 @@ DeviceChoice choose_device(const std::string& wanted, const Devices& devices, in
   if (!enough)
     return {"cpu", idle + "there is none for each of " + counted(ranks, "rank") +
                        " (train.ranks_per_device lets ranks share one)"};
-  return {devices.kind, counted(ranks, "rank") + (ranks == 1 ? " trains on " : " train on ") +
-                            counted_devices(devices, needed) +
-                            (needed < devices.count ? " of " + std::to_string(devices.count) : "")};
+  return {devices.kind,
+          counted(ranks, "rank") + (ranks == 1 ? " trains on " : " train on ") +
+              counted_devices(devices, needed) +
+              (spare > 0 ? " of " + std::to_string(devices.count) : ""),
+          spare};
 }
 
 std::string describe_auto(const Devices& devices) {
@@ -239,6 +242,10 @@ Device take_device(const std::string& kind, int local_rank, int ranks_per_device
   } catch (const c10::Error& error) {
     refuse_device(kind, name + " cannot be used: " + first_line(error), kLookAtDriver);
   }
+}
+
+Device take_device(const std::string& wanted) {
+  return take_device(choose_device(wanted, devices_here(), 1, 1).kind, 0, 1);
 }
 
 Device share_device(const std::string& kind, int rank) {

@@ -28,6 +28,7 @@ int count_gpus(const std::string& folder,
 struct DeviceChoice {
   std::string kind = "cpu";
   std::string note;  // to print, or ""
+  int spare = -1;    // the first device that no rank takes; -1: none
 };
 /// The meaning of train.device = `wanted` for `ranks` ranks of this host, of which each device
 /// takes `ranks_per_device`. "auto" takes devices if there is one for each rank and they have fp64,
@@ -56,6 +57,8 @@ void check_transport(const std::string& transport, const std::string& kind, int 
 
 /// Makes a rank's device the current one of its thread. ConfigError if it is missing or unusable.
 Device take_device(const std::string& kind, int local_rank, int ranks_per_device);
+/// The same for a process that is alone: one device of the kind that train.device = `wanted` means.
+Device take_device(const std::string& wanted);
 /// The same for ranks that are threads of one process: they share its devices in turn.
 Device share_device(const std::string& kind, int rank);
 

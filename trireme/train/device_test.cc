@@ -46,6 +46,17 @@ TEST(Device, OneWithoutFp64IsRefused) {
   EXPECT_EQ(choice.note, "1 mps device lies idle: a step sums in fp64, which it does not have");
 }
 
+TEST(Device, OneThatNoRankTakesIsSpare) {
+  const Devices four{.kind = "cuda", .count = 4};
+  for (const char* wanted : {"auto", "cuda"}) {
+    EXPECT_EQ(choose_device(wanted, four, 3, 1).spare, 3);
+    EXPECT_EQ(choose_device(wanted, four, 3, 2).spare, 2);
+    EXPECT_EQ(choose_device(wanted, four, 4, 1).spare, -1);
+  }
+  EXPECT_EQ(choose_device("auto", four, 5, 1).spare, -1);  // they train on the CPU
+  EXPECT_EQ(choose_device("cpu", four, 1, 1).spare, -1);
+}
+
 TEST(Device, MoreRanksThanDevicesAreRefusedWithTheArithmetic) {
   const Devices two{.kind = "cuda", .count = 2};
   EXPECT_THAT(refusal("cuda", two, 3),

@@ -45,11 +45,10 @@ int follow(const EvalOptions& options, const Program& program) {
   if (!options.data.empty() || options.samples > 0)
     refuse("eval", std::string(options.data.empty() ? "--samples" : "--data") + " with --follow",
            "Leave it out: the run's evaluations are to be comparable.");
-  if (options.device != "auto")
-    refuse("eval", "--device cannot be combined with --follow",
-           "Leave it out: evaluations beside a training run on the CPU.");
   rendezvous::ignore_launchers();  // one process suffices
-  return train::follow_run(program.argc(), program.argv(), options.run, options.json);
+  // By itself it takes no device, which a training may be using.
+  return train::follow_run(program.argc(), program.argv(), options.run,
+                           options.device == "auto" ? "cpu" : options.device, options.json);
 }
 
 int eval_command(const EvalOptions& options, const Program& program) {
@@ -83,7 +82,10 @@ void declare_eval(Command& command) {
       .option("--samples,--sequences", options.samples,
               "How many, spread evenly (default: train.validate_sequences)")
       .at_least(1);
-  command.option("--device", options.device, kDeviceOption).filled();
+  command
+      .option("--device", options.device,
+              std::string(kDeviceOption) + ", and with --follow the CPU")
+      .filled();
   command.flag("--follow", options.follow,
                "While the run trains: evaluate each checkpoint as it comes, and keep the best in "
                "RUN/best");

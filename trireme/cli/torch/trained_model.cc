@@ -25,10 +25,6 @@ int set_up(const train::Settings& settings, int argc) {
   return argc;
 }
 
-Device take(const std::string& device) {
-  return train::take_device(train::choose_device(device, train::devices_here(), 1, 1).kind, 0, 1);
-}
-
 }  // namespace
 
 TrainedModel::TrainedModel(int argc, char** argv, const std::string& run, const std::string& device)
@@ -38,7 +34,8 @@ TrainedModel::TrainedModel(int argc, char** argv, const std::string& run, const 
       strategy(job, settings.model.blocks,
                train::forward_options(
                    settings.strategy,
-                   take(device == "auto" && settings.device == "cpu" ? settings.device : device)),
+                   train::take_device(device == "auto" && settings.device == "cpu" ? settings.device
+                                                                                   : device)),
                settings.optimizer) {
   steps_done = train::load_newest(job, strategy, train::RunFolder::existing(run).checkpoint());
 }

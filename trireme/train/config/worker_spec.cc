@@ -24,7 +24,7 @@ auto number_fields(Spec& spec) {
   return std::tie(spec.resume, spec.validates, spec.trial, spec.json, spec.terminal,
                   spec.predicted_bytes, spec.predicted_step, spec.predicted_snapshot,
                   spec.predicted_copies, spec.product_seconds, spec.corpus, spec.lock, spec.began,
-                  spec.began_at);
+                  spec.began_at, spec.spare_device);
 }
 template <class Spec>
 auto text_fields(Spec& spec) {
@@ -36,7 +36,7 @@ auto text_fields(Spec& spec) {
 
 WorkerSpec WorkerSpec::elsewhere() const {
   WorkerSpec spec = *this;
-  spec.corpus = spec.lock = -1;
+  spec.corpus = spec.lock = spec.spare_device = -1;
   spec.began_at = began + system_clock_ahead();
   spec.terminal = false;
   return spec;

@@ -13,6 +13,7 @@ struct WorkerSpec {
   std::string profile = {};    // file for rank 0's profile of kernels; empty = no profile
   std::string recompute = {};  // the policy that "auto" chose; empty = use memory.recompute
   std::string device = "cpu";  // the kind that train.device chose
+  int spare_device = -1;       // one of this host that no rank takes, for the evaluator; -1: none
   std::string transport = {};  // chosen by "auto" for the device; empty = use comm.transport
   bool resume = false, json = false;
   bool validates = true;             // rank 0 does; false: it leaves that to the evaluator

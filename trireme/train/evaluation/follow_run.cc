@@ -15,6 +15,8 @@
 #include "trireme/job/job.h"
 #include "trireme/net/alone_transport.h"
 #include "trireme/observe/folder_lock.h"
+#include "trireme/tensor/devices/device.h"
+#include "trireme/train/device.h"
 #include "trireme/train/evaluation/checkpoint_evaluator.h"
 #include "trireme/train/evaluation/forward_model.h"
 #include "trireme/train/run/run_data.h"
@@ -30,12 +32,12 @@ constexpr Duration kLookAtBucket = std::chrono::seconds(3);  // each look is a r
 // The model, with the weights of one checkpoint after the other.
 class Follower {
  public:
-  Follower(Job& job, const Settings& settings, const WorkerSpec& spec)
+  Follower(Job& job, const Settings& settings, const WorkerSpec& spec, Device device)
       : job_(job),
         settings_(settings),
         data_(settings, spec),
         batches_(held_out_batches(job, settings, *data_.validation, settings.validate_samples)),
-        strategy_(job, settings.model.blocks, forward_options(settings.strategy),
+        strategy_(job, settings.model.blocks, forward_options(settings.strategy, device),
                   settings.optimizer) {}
 
   EvaluatedCheckpoint evaluate(const std::string& folder, std::int64_t step) {
@@ -55,8 +57,11 @@ class Follower {
   Strategy strategy_;
 };
 
-void follow(Job& job, const Settings& settings, const WorkerSpec& spec, EvaluatorOptions options) {
-  Follower follower(job, settings, spec);
+void follow(Job& job, const Settings& settings, const WorkerSpec& spec, Device device,
+            EvaluatorOptions options) {
+  Follower follower(job, settings, spec, device);
+  if (device.kind != DeviceKind::Cpu)
+    options.say("checkpoints are evaluated on " + tensor::at_device(device).str());
   options.waiter = job.waiter();
   options.evaluate = [&](const std::string& folder, std::int64_t step) {
     return follower.evaluate(folder, step);
@@ -85,6 +90,7 @@ void follow_job(const Job* joined, const Settings& settings, const WorkerSpec& s
           options, nullptr);
   const auto ended = [joined] { return joined == nullptr || joined->finished(); };
   follow(own, settings, spec,
+         spec.spare_device < 0 ? Device() : take_device(spec.device, spec.spare_device, 1),
          {.ended = ended,
           .woken = ended,
           .say = lines_to(stderr),
@@ -156,7 +162,8 @@ int run_launched_evaluator(int argc, char** argv, const std::string& folder) {
   return 0;
 }
 
-int follow_run(int argc, char** argv, const std::string& run, bool json) {
+int follow_run(int argc, char** argv, const std::string& run, const std::string& device,
+               bool json) {
   const WorkerSpec spec{.folder = RunFolder::existing(run).path()};
   const Settings settings = read_settings(spec);
   ::setpriority(PRIO_PROCESS, 0, kNiceness);
@@ -164,7 +171,7 @@ int follow_run(int argc, char** argv, const std::string& run, bool json) {
   Job job(argc, argv);
   const auto stopped = [&job] { return job.stop_signal() != 0; };
   observe::LockWatch training(spec.folder);
-  follow(job, settings, spec,
+  follow(job, settings, spec, take_device(device),
          {.ended = [&] { return !training.is_locked(); },
           .stopped = stopped,
           .woken = stopped,

@@ -1,5 +1,6 @@
 // Evaluates a run's checkpoints while it trains (checkpoint_evaluator.h): as the evaluator process
-// of its job, or by hand beside it. On the CPU, at a low priority.
+// of its job, on a device that no rank takes or else on the CPU, or by hand beside it. At a low
+// priority.
 #pragma once
 
 #include <string>
@@ -18,7 +19,7 @@ int run_evaluator(int argc, char** argv, const WorkerSpec& spec);
 /// The same if another launcher than `trireme train` started it; the run is in `folder`.
 int run_launched_evaluator(int argc, char** argv, const std::string& folder);
 /// `trireme eval RUN --follow`: until no job trains the run any more, or a signal stops it. For a
-/// process that is alone (rendezvous::ignore_launchers()).
-int follow_run(int argc, char** argv, const std::string& run, bool json);
+/// process that is alone (rendezvous::ignore_launchers()). `device`: as train.device.
+int follow_run(int argc, char** argv, const std::string& run, const std::string& device, bool json);
 
 }  // namespace trireme::inline v0::train
