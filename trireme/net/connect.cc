@@ -21,8 +21,7 @@ std::shared_ptr<Transport> connect(std::string_view name, const Meeting& meeting
 #include "trireme/base/transports.inc"
   };
 #undef TRIREME_TRANSPORT
-  const auto* const found = std::find_if(std::begin(kAll), std::end(kAll),
-                                         [&](const auto& one) { return one.name == name; });
+  const auto* const found = std::ranges::find(kAll, name, &Entry::name);
   TRIREME_CHECK((found != std::end(kAll)));
   return found->join(meeting);
 }

@@ -78,8 +78,7 @@ Work Messenger::recv(int peer, Tag tag, std::span<std::byte> bytes) {
   check_peer(peer, size());
   if (failure_) return Work::failed(failure_);
   Peer& from = at(peer);
-  const auto found = std::find_if(from.unexpected.begin(), from.unexpected.end(),
-                                  [&](const auto& one) { return one.tag == tag; });
+  const auto found = std::ranges::find(from.unexpected, tag, &Unexpected::tag);
   if (found == from.unexpected.end()) {
     if (from.gone) return Work::failed(error_of(peer, "recv"));
     from.posted.push_back({tag, bytes, open_.begin("recv from ", name_of(peer))});
@@ -99,8 +98,7 @@ Work Messenger::recv(int peer, Tag tag, std::span<std::byte> bytes) {
 }
 
 std::optional<Messenger::Posted> Messenger::take_posted(Peer& from, Tag tag) {
-  const auto found = std::find_if(from.posted.begin(), from.posted.end(),
-                                  [&](const auto& one) { return one.tag == tag; });
+  const auto found = std::ranges::find(from.posted, tag, &Posted::tag);
   if (found == from.posted.end()) return std::nullopt;
   std::optional<Posted> posted = std::move(*found);
   from.posted.erase(found);

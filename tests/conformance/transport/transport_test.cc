@@ -74,6 +74,30 @@ TYPED_TEST(Conformance, OneTagKeepsItsOrderAcrossSizes) {
   });
 }
 
+// Frames that are sent together fill the transport's buffers up to, and beyond, their ends.
+TYPED_TEST(Conformance, OneTagKeepsItsOrderInOneTurn) {
+  const std::size_t sizes[] = {16384, 16384, 0, 16384, 16384, 100, 16384, 16384, 16384, 16384,
+                               1,     16384, 7, 50000, 16384, 16,  3,     99999, 16383, 0};
+  TypeParam::run(2, [&](Rank& rank) {
+    std::vector<Bytes> out, in;
+    for (int round = 0; round < 10; ++round) {
+      for (const std::size_t size : sizes) {
+        out.push_back(pattern(size, out.size()));
+        in.emplace_back(size);
+      }
+    }
+    std::vector<Work> works;
+    rank.in_context([&] {
+      for (std::size_t i = 0; i < out.size(); ++i) {
+        works.push_back(rank.transport->send(1 - rank.rank, {5}, out[i]));
+        works.push_back(rank.transport->recv(1 - rank.rank, {5}, in[i]));
+      }
+    });
+    Work::all(works).wait(kSoon);
+    for (std::size_t i = 0; i < out.size(); ++i) EXPECT_TRUE(in[i] == out[i]) << "message " << i;
+  });
+}
+
 TYPED_TEST(Conformance, TagsMayOvertakeEachOther) {
   TypeParam::run(2, [](Rank& rank) {
     constexpr std::size_t kTags = 20;

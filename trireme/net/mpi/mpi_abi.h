@@ -10,9 +10,9 @@
 
 #include <stddef.h>
 
-#define TRIREME_MPI_ABI 3
-/* The largest message: a frame head and a chunk. */
-#define TRIREME_MPI_BYTES ((size_t)(24 + (128 << 10)))
+#define TRIREME_MPI_ABI 4
+/* The largest message: eight frames, each with a head and 16 KiB. */
+#define TRIREME_MPI_BYTES ((size_t)(8 * (24 + (16 << 10))))
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,10 +45,12 @@ typedef struct TriremeMpi {
   int (*reduce)(TriremeMpiGroup* group, void* inout, int count, enum TriremeMpiType type,
                 enum TriremeMpiReduction reduction);
   int (*reduced)(TriremeMpiGroup* group);
-  /* Sends head and body as one message and returns 1, or takes nothing and returns 0. */
+  /* Adds head and body, a frame, to the open message for `peer` and returns 1, or takes nothing and
+   * returns 0. An open message is sent by flush(), or before a frame that does not fit. */
   int (*send)(TriremeMpiGroup* group, int peer, const void* head, size_t head_bytes,
               const void* body, size_t body_bytes);
-  /* The number of messages that have not left yet. */
+  int (*flush)(TriremeMpiGroup* group);
+  /* The number of messages that have not left yet, including open ones. */
   int (*unsent)(TriremeMpiGroup* group);
   /* Returns 1 and the next message from any peer, valid until release(); 0 if there is none. */
   int (*receive)(TriremeMpiGroup* group, int* peer, const void** bytes, size_t* size);

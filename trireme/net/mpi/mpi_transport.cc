@@ -1,5 +1,7 @@
-// The transport over MPI: the Messenger's frames are MPI messages on a communicator of their own.
-// They are non-blocking and copied, so MPI never keeps a user's buffer after an abort.
+// The transport over MPI: MPI messages on a communicator of their own carry the Messenger's frames.
+// They are non-blocking and copied, so MPI never keeps a user's buffer after an abort. The frames
+// for one peer that leave in one turn share a message: those that a task of the waiter sends, those
+// that answer one message, or those that waited for room.
 //
 // MPI has no descriptor to sleep on, so a timer wakes the waiter while something is pending: soon
 // after something has moved, then at growing intervals. A rank announces leaving in a last frame.
@@ -32,8 +34,8 @@ constexpr Duration kFirstPause = std::chrono::microseconds(20);
 constexpr Duration kLongestPause = std::chrono::milliseconds(1);
 constexpr Duration kLeaveTimeout = std::chrono::seconds(1);
 constexpr std::size_t kReducedAtOnce = 8u << 20;
-constexpr std::size_t kChunk = TRIREME_MPI_BYTES - sizeof(Frame);
-static_assert(sizeof(Frame) == 24 && kChunk >= kEagerLimit);
+constexpr std::size_t kChunk = TRIREME_MPI_BYTES / 4 - sizeof(Frame);
+static_assert(TRIREME_MPI_BYTES == 8 * (sizeof(Frame) + kEagerLimit));
 
 std::optional<TriremeMpiType> mpi_type(DType dtype) noexcept {
   switch (dtype) {
@@ -100,11 +102,13 @@ class MpiCore final : public FrameCarrier, public Reducer {
     std::uint64_t expired = 0;
     if (timed_ && read(timer_.get(), &expired, sizeof expired) > 0) timed_ = false;
     if (broken_) return false;
+    flush();
     bool moved = receive();
     if (reducing_.load(std::memory_order_relaxed)) moved |= go_on_reducing();
     for (int peer = 0; peer < size_ && !broken_; ++peer) {
       if (peer != rank_ && messenger_.has_output(peer)) moved |= messenger_.pump(peer);
     }
+    flush();
     if (unsent_.load(std::memory_order_relaxed)) count_unsent();
     if (moved) pause_ = kFirstPause;
     return moved;
@@ -132,6 +136,7 @@ class MpiCore final : public FrameCarrier, public Reducer {
   // freed only when no more messages arrive.
   void leave() override {
     FrameCarrier::leave();
+    flush();
     if (receiving_) broken_ = true;  // called by a continuation, with a message in use
     const TimePoint deadline = waiter_->now() + kLeaveTimeout;
     for (bool all = false; !all && !broken_ && waiter_->now() < deadline;) {
@@ -142,6 +147,7 @@ class MpiCore final : public FrameCarrier, public Reducer {
         if (!said_[at]) said_[at] = put(peer, frame, {});
         all &= said_[at] && (peer_left_[at] || peer == rank_);
       }
+      flush();
       receive();
       if (reducing_) go_on_reducing();
       count_unsent();
@@ -223,7 +229,13 @@ class MpiCore final : public FrameCarrier, public Reducer {
         functions_.send(group_->get(), peer, &frame, sizeof frame, payload.data(), payload.size());
     if (taken < 0) fail();
     if (taken > 0) unsent_.store(true, std::memory_order_relaxed);
+    gathered_ |= taken > 0;
     return taken > 0;
+  }
+
+  // Ends a turn.
+  void flush() {
+    if (std::exchange(gathered_, false) && functions_.flush(group_->get()) != 0) fail();
   }
 
   void count_unsent() {
@@ -235,7 +247,7 @@ class MpiCore final : public FrameCarrier, public Reducer {
   bool receive() {
     bool moved = false;
     receiving_ = true;
-    for (int taken = 0; taken < kFramesPerPoll && !broken_; ++taken) {
+    for (int taken = 0; taken < kFramesPerPoll && !broken_;) {
       int peer = 0;
       const void* bytes = nullptr;
       std::size_t size = 0;
@@ -243,24 +255,33 @@ class MpiCore final : public FrameCarrier, public Reducer {
       if (got < 0) fail();
       if (got <= 0) break;
       moved = true;
-      const bool sound = handle(peer, {static_cast<const std::byte*>(bytes), size});
+      std::span message(static_cast<const std::byte*>(bytes), size);
+      bool sound = true;
+      do {
+        sound = handle(peer, message);
+        ++taken;
+      } while (sound && !message.empty());
       if (!sound) messenger_.lose(peer, "it sent a frame that breaks the protocol");
       if (functions_.release(group_->get(), peer) != 0) fail();
+      flush();
     }
     receiving_ = false;
     return moved;
   }
 
-  bool handle(int peer, std::span<const std::byte> message) {
+  // Takes the first frame off `message`; false if it breaks the protocol.
+  bool handle(int peer, std::span<const std::byte>& message) {
     Frame frame;
     if (message.size() < sizeof frame) return false;
     std::memcpy(&frame, message.data(), sizeof frame);
-    const auto payload = message.subspan(sizeof frame);
+    const bool carries = frame.kind == FrameKind::Eager || frame.kind == FrameKind::Data;
+    const std::size_t length = carries ? frame.length : 0;
+    if (length > message.size() - sizeof frame) return false;
+    const auto payload = message.subspan(sizeof frame, length);
+    message = message.subspan(sizeof frame + length);
     if (frame.kind == FrameKind::Eager) {
-      if (frame.length != payload.size()) return false;
       messenger_.on_eager(peer, {frame.tag}, payload);
     } else if (frame.kind == FrameKind::Data) {
-      if (frame.length != payload.size()) return false;
       messenger_.note_move(peer);
       return messenger_.on_data(peer, frame.id, std::nullopt, payload);
     } else if (is_control(frame.kind)) {
@@ -295,6 +316,7 @@ class MpiCore final : public FrameCarrier, public Reducer {
   std::optional<TimePoint> left_;         // when the first peer left
   std::exception_ptr error_;  // passed to abort(), or of a reduction that a peer has left
   Duration pause_ = kFirstPause;
+  bool gathered_ = false;  // a message is open
   bool timed_ = false, broken_ = false, receiving_ = false;
 };
 

@@ -18,6 +18,7 @@ typedef struct {
   Slot in[kIn], out[kOut];
   unsigned next_in;         /* slot of the next message */
   unsigned first_out, outs; /* ring of messages that have not left yet */
+  size_t open;              /* bytes of the open message, in the slot after them */
 } Peer;
 
 struct TriremeMpiGroup {
@@ -176,29 +177,49 @@ static int reap(Peer* peer) {
   return 0;
 }
 
-static int send_message(TriremeMpiGroup* group, int to, const void* head, size_t head_bytes,
-                        const void* body, size_t body_bytes) {
+static Slot* open_slot(Peer* peer) { return &peer->out[(peer->first_out + peer->outs) % kOut]; }
+
+static int send_open(TriremeMpiGroup* group, int to) {
   Peer* const peer = &group->peers[to];
-  if (peer->outs == kOut && reap(peer) != 0) return -1;
-  if (peer->outs == kOut) return 0;
-  Slot* const slot = &peer->out[(peer->first_out + peer->outs) % kOut];
-  if (slot->bytes == NULL && (slot->bytes = malloc(TRIREME_MPI_BYTES)) == NULL) return 0;
-  memcpy(slot->bytes, head, head_bytes);
-  if (body_bytes > 0) memcpy(slot->bytes + head_bytes, body, body_bytes);
-  if (check(MPI_Isend(slot->bytes, (int)(head_bytes + body_bytes), MPI_BYTE, to, kTag,
-                      group->communicator, &slot->request),
+  Slot* const slot = open_slot(peer);
+  if (peer->open == 0) return 0;
+  if (check(MPI_Isend(slot->bytes, (int)peer->open, MPI_BYTE, to, kTag, group->communicator,
+                      &slot->request),
             "MPI_Isend")) {
     return -1;
   }
+  peer->open = 0;
   ++peer->outs;
+  return 0;
+}
+
+static int send_frame(TriremeMpiGroup* group, int to, const void* head, size_t head_bytes,
+                      const void* body, size_t body_bytes) {
+  Peer* const peer = &group->peers[to];
+  const size_t end = peer->open + head_bytes + body_bytes;
+  if (end > TRIREME_MPI_BYTES && send_open(group, to) != 0) return -1;
+  if (peer->outs == kOut && reap(peer) != 0) return -1;
+  if (peer->outs == kOut) return 0;
+  Slot* const slot = open_slot(peer);
+  if (slot->bytes == NULL && (slot->bytes = malloc(TRIREME_MPI_BYTES)) == NULL) return 0;
+  memcpy(slot->bytes + peer->open, head, head_bytes);
+  peer->open += head_bytes;
+  if (body_bytes > 0) memcpy(slot->bytes + peer->open, body, body_bytes);
+  peer->open += body_bytes;
   return 1;
+}
+
+static int flush(TriremeMpiGroup* group) {
+  for (int peer = 0; peer < group->size; ++peer)
+    if (send_open(group, peer) != 0) return -1;
+  return 0;
 }
 
 static int unsent(TriremeMpiGroup* group) {
   int count = 0;
   for (int peer = 0; peer < group->size; ++peer) {
     if (reap(&group->peers[peer]) != 0) return -1;
-    count += (int)group->peers[peer].outs;
+    count += (int)group->peers[peer].outs + (group->peers[peer].open > 0);
   }
   return count;
 }
@@ -267,7 +288,8 @@ __attribute__((visibility("default"))) const TriremeMpi* trireme_mpi(void) {
       .gathered = gathered,
       .reduce = reduce,
       .reduced = reduced,
-      .send = send_message,
+      .send = send_frame,
+      .flush = flush,
       .unsent = unsent,
       .receive = receive,
       .release = release_message,

@@ -272,10 +272,8 @@ std::shared_ptr<Channel> SimChannels::dial(int rank, const std::string& address)
   if (found == state_->listening.end()) std::rethrow_exception(lost(to, "nobody listens there"));
   auto ends = std::make_shared<Pair>();
   state_->pairs.push_back(ends);
-  for (const int side : {0, 1}) {
-    (*ends)[static_cast<std::size_t>(side)].rank = side == 0 ? rank : to;
-    (*ends)[static_cast<std::size_t>(side)].other.rank = side == 0 ? to : rank;
-  }
+  (*ends)[0].rank = (*ends)[1].other.rank = rank;
+  (*ends)[1].rank = (*ends)[0].other.rank = to;
   auto theirs = std::make_shared<SimChannel>(state_, ends, 1);
   state_->scheduler().at(
       to, state_->arrival((*ends)[0], to, 0),

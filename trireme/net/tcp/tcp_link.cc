@@ -66,11 +66,7 @@ bool TcpLink::flush() {
 
 bool TcpLink::try_send(const Frame& frame, std::span<const std::byte> payload) {
   if (chunk_left_ > 0 || out_.size() - sent_ > kOutLimit) return false;
-  Head head;
-  head.kind = static_cast<std::uint8_t>(frame.kind);
-  head.id = frame.id;
-  head.tag = frame.tag;
-  head.length = frame.length;
+  const Head head{.kind = frame.kind, .id = frame.id, .tag = frame.tag, .length = frame.length};
   const std::span<const std::byte> head_bytes = std::as_bytes(std::span(&head, 1));
   std::size_t written = 0;
   if (out_.empty()) {
@@ -97,11 +93,10 @@ std::size_t TcpLink::try_stream(std::size_t, const Piece& piece) {
     chunk_left_ -= count;
     return count;
   }
-  Head head;
-  head.kind = static_cast<std::uint8_t>(FrameKind::Data);
-  head.id = piece.id;
-  head.tag = piece.offset;
-  head.length = std::min(rest.size(), kTcpChunk);
+  const Head head{.kind = FrameKind::Data,
+                  .id = piece.id,
+                  .tag = piece.offset,
+                  .length = std::min(rest.size(), kTcpChunk)};
   const std::span<const std::byte> head_bytes = std::as_bytes(std::span(&head, 1));
   const std::size_t count = write_some(head_bytes, rest.first(head.length));
   if (count == 0) return 0;
@@ -145,7 +140,7 @@ bool TcpLink::handle_buffer(const char*& ended) {
       ended = "it sent something that is no frame";
       return false;
     }
-    const bool eager = head.kind == static_cast<std::uint8_t>(FrameKind::Eager);
+    const bool eager = head.kind == FrameKind::Eager;
     if (eager && head.length > kEagerLimit) {
       ended = "it sent a frame that is too long";
       return false;
@@ -157,18 +152,17 @@ bool TcpLink::handle_buffer(const char*& ended) {
 
 bool TcpLink::handle_frame(const Head& head, const char*& ended) {
   begin_ += sizeof head;
-  const auto kind = static_cast<FrameKind>(head.kind);
-  if (kind == FrameKind::Eager) {
+  if (head.kind == FrameKind::Eager) {
     const std::span<const std::byte> payload{in_.data() + begin_, head.length};
     begin_ += head.length;
     messenger_.on_eager(peer_, {head.tag}, payload);
-  } else if (kind == FrameKind::Data) {
+  } else if (head.kind == FrameKind::Data) {
     data_id_ = head.id;
     data_offset_ = head.tag;
     data_left_ = head.length;
     if (head.length > kTcpChunk) ended = "it sent a chunk that is too long";
-  } else if (is_control(kind)) {
-    messenger_.on_control(peer_, {kind, head.id, head.tag, head.length});
+  } else if (is_control(head.kind)) {
+    messenger_.on_control(peer_, {head.kind, head.id, head.tag, head.length});
   } else {
     ended = "it sent a frame of an unknown kind";
   }

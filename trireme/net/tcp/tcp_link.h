@@ -40,7 +40,7 @@ class TcpLink final : public Link {
 
  private:
   struct Head {
-    std::uint8_t kind = 0;
+    FrameKind kind{};
     char magic[3] = {'T', 'R', '1'};
     std::uint32_t id = 0;
     std::uint64_t tag = 0;  // Data: the chunk's offset in the message
