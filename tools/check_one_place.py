@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An all-reduce, a schedule or an optimizer is named in its own file and nowhere else: check_one_place.py
+"""An all-reduce, a schedule, an optimizer or a level of ZeRO is named in its own file only: check_one_place.py
 
 Each is one file with an entry (name, generator, cost or bounds, words for the documents) or with an
 optimizer's options, and one line in list.inc; help texts, tests, tables and pictures ask the registry.
@@ -12,7 +12,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 REGISTRIES = ("trireme/comm/rounds/algorithms", "trireme/plan/schedule/generators",
-              "trireme/kernel/optimizers")
+              "trireme/kernel/optimizers", "trireme/sync/levels")
 
 # (name of a file, name): why the product names it there.
 ALLOWED = {
@@ -36,10 +36,34 @@ ALLOWED = {
     ("named_strategies.cc", "1f1b"): "what the strategy 1F1B means",
     ("show_schedule.cc", "1f1b"): "example",
     ("show_partition.cc", "1f1b"): "one of its two rules of memory",
+    ("choice.h", "plain"): "default",
+    ("data_parallel.h", "plain"): "default",
+    ("strategy.h", "plain"): "default",
+    ("sync_plan.h", "plain"): "default",
+    ("training_plan.h", "plain"): "default",
+    ("schema.cc", "plain"): "default",
+    ("forward_model.cc", "plain"): "one rank evaluates, with all of the weights",
+    ("named_strategies.cc", "plain"): "what the strategies OneDevice, Mirrored and others mean",
+    ("named_strategies.cc", "zero1"): "what the strategy ZeRO1 means",
+    ("named_strategies.cc", "zero2"): "what the strategy ZeRO2 means",
+    ("named_strategies.cc", "zero3"): "what the strategy ZeRO3 means",
+    ("named_strategies.cc", "hybrid"): "what the strategy Hybrid means",
+    ("hybrid.cc", "zero3"): "what it is within a host",
+    ("determinism.cc", "zero3"): "example",
+    ("convert.cc", "zero3"): "example",
+    ("commands.cc", "zero1"): "the drawing of that name",
+    ("commands.cc", "zero3"): "the drawing of that name",
+    ("cli.cc", "zero1"): "the drawing of that name",
+    ("cli.cc", "zero3"): "the drawing of that name",
+    ("show_steps.cc", "zero1"): "the drawing of that name",
+    ("show_zero3.cc", "zero3"): "the drawing of that name",
+    ("zero3.cc", "zero3"): "the drawing of that name",
+    ("recorded_steps.cc", "zero1"): "what is drawn",
+    ("record_zero3.cc", "zero3"): "what is drawn",
 }
 
 TOKEN = re.compile(r'//[^\n]*|^#include[^\n]*|"((?:[^"\\\n]|\\.)*)"|\'(?:[^\'\\\n]|\\.)\'', re.MULTILINE)
-ENTRY = re.compile(r"(\w+)_entry\(\) \{\s*return \{(.*?)\};\n", re.DOTALL)
+ENTRY = re.compile(r"(\w+)_(?:entry|level)\(\) \{\s*return \{(.*?)\};\n", re.DOTALL)
 OPTIONS = re.compile(r'^TRIREME_OPTIMIZER\(.*? kName = "(\w+)"', re.DOTALL | re.MULTILINE)
 LINE = re.compile(r'^(?:TRIREME_\w+\((\w+)\)|#include ".*/(\w+)\.inc")$', re.MULTILINE)
 

@@ -12,6 +12,7 @@
 #include "tests/devices/device_training.h"
 #include "trireme/models/module_block.h"
 #include "trireme/models/recommender.h"
+#include "trireme/sync/sync_plan.h"
 #include "trireme/testing/emulated_device/emulated_device.h"
 
 namespace trireme::devices {
@@ -92,13 +93,13 @@ TEST_F(OnDevice, EveryShardingTrainsAsOneRank) {
     const Training alone{.options = {.clip = 0.5, .noise_scale = true}, .on_device = true};
     const Outcome one = train(task(name), alone);
     EXPECT_GT(one.noise_scales.back(), 0);
-    for (const char* sync : {"plain", "zero1", "zero2", "zero3", "hybrid"}) {
+    for (const std::string& sync : parallel::level_names()) {
       for (const int ranks : {1, 2, 3, 4}) {
         SCOPED_TRACE(std::string(name) + " " + sync + " on " + std::to_string(ranks));
         Training training = alone;
         training.ranks = ranks;
         training.options.sync = sync;
-        training.options.shard = std::string(sync) == "hybrid" ? (ranks == 4 ? 2 : ranks) : 0;
+        if (parallel::shards_in_groups(sync)) training.options.shard = ranks == 4 ? 2 : ranks;
         testing::reseed(static_cast<std::uint64_t>(ranks));
         EXPECT_EQ(train(task(name), training), one);
       }

@@ -2,6 +2,7 @@
 // and dropout. same_training_test.cc has a part of it for every change, and all algorithms.
 #include "tests/numerics/same_training.h"
 #include "tests/numerics/training.h"
+#include "trireme/sync/sync_plan.h"
 
 namespace trireme {
 namespace {
@@ -29,15 +30,14 @@ TRIREME_PROCESS(train) {
   Job job(argc, argv);
   for (Case which : cases()) {
     const bool module = which.name.starts_with("module");
-    for (const char* sync : {"plain", "zero1", "zero2", "zero3", "hybrid"}) {
+    for (const std::string& sync : parallel::level_names()) {
       which.sync = sync;
-      if (module && which.sync != "plain" && which.sync != "zero1" && which.sync != "zero2")
-        continue;
+      if (module && parallel::shards_weights(sync)) continue;
       for (const int lanes : {1, 2, 4}) {
         if (module && lanes > 1) continue;
         which.lanes = lanes;
         const numerics::Record record = train(job, which);
-        std::printf("RESULT %s %s-%d-lanes %s %s\n", which.name.c_str(), sync, lanes,
+        std::printf("RESULT %s %s-%d-lanes %s %s\n", which.name.c_str(), sync.c_str(), lanes,
                     record.hash.c_str(), record.losses.c_str());
       }
     }

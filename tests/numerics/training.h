@@ -26,6 +26,7 @@
 #include "trireme/strategy/data_parallel.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
+#include "trireme/sync/sync_plan.h"
 
 namespace trireme::numerics {
 
@@ -168,7 +169,7 @@ inline Record train_blocks(Job& job, const Case& which, const models::Blocks& mo
                     {.sync = which.sync,
                      .pipeline = which.pipeline,
                      .schedule = which.schedule,
-                     .shard = which.sync == "hybrid" && job.size() % 2 == 0 ? 2 : 0,
+                     .shard = parallel::shards_in_groups(which.sync) && job.size() % 2 == 0 ? 2 : 0,
                      .precision = precision,
                      .clip = which.clip,
                      .seed = which.seed,

@@ -44,6 +44,14 @@ class CheckOnePlace(unittest.TestCase):
         self.assertIn("no file defines tree_entry()", self.check({}, lines=("ring", "zb_h1", "tree"))[0])
         self.assertIn("has ring twice", self.check({}, lines=("ring", "zb_h1", "ring"))[0])
 
+    def test_a_levels_line_is_that_of_its_function(self):
+        with tempfile.TemporaryDirectory() as folder:
+            home = pathlib.Path(folder)
+            (home / "zero9.cc").write_text('Level zero9_level() {\n  return {.name = "zero9", .plan = &plan};\n}\n')
+            (home / "list.inc").write_text("TRIREME_LEVEL(zero9)\n")
+            self.assertEqual(check_one_place.entries(home), {"zero9": (home / "zero9.cc", "zero9")})
+            self.assertEqual(check_one_place.check_list(home), [])
+
     def test_an_optimizers_file_is_included_by_the_list(self):
         with tempfile.TemporaryDirectory() as folder:
             home = pathlib.Path(folder)

@@ -17,13 +17,9 @@
 namespace trireme::inline v0::parallel {
 
 PipelineSync::PipelineSync(comm::Communicator& pipeline, const PipelinePlan& plan,
-                           const ModelParts& parts, std::unique_ptr<UnitGather> gather,
+                           const ModelParts& parts,
                            std::vector<std::unique_ptr<ParameterSync>> syncs)
-    : pipeline_(pipeline),
-      plan_(plan),
-      parts_(parts),
-      gather_(std::move(gather)),
-      syncs_(std::move(syncs)) {
+    : pipeline_(pipeline), plan_(plan), parts_(parts), syncs_(std::move(syncs)) {
   TRIREME_CHECK(syncs_.size() == parts_.parts().size());
   const std::vector<ModelTensor>& all = parts_.parameters();
   for (std::uint32_t i = 0; i < all.size(); ++i)
@@ -103,7 +99,6 @@ Buffer PipelineSync::whole_sum(const TiedParameter& held) const {
 
 void PipelineSync::begin(std::uint32_t total, std::span<const Use> order) {
   for (const auto& sync : syncs_) sync->begin(total, order);
-  if (gather_) gather_->begin(order);
 }
 
 Work PipelineSync::finish() {

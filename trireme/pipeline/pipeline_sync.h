@@ -15,7 +15,6 @@
 
 #include "trireme/comm/communicator.h"
 #include "trireme/placement/pipeline_plan.h"
-#include "trireme/sync/gathers/unit_gather.h"
 #include "trireme/sync/model_parts.h"
 #include "trireme/sync/parameter_sync.h"
 
@@ -23,10 +22,8 @@ namespace trireme::inline v0::parallel {
 
 class PipelineSync final : public StepSync {
  public:
-  /// `syncs[i]` belongs to parts.parts()[i]. `gather` gathers the weights of all stages; null if
-  /// weights are whole. `pipeline`, `plan` and `parts` outlive it.
+  /// `syncs[i]` belongs to parts.parts()[i]. `pipeline`, `plan` and `parts` outlive it.
   PipelineSync(comm::Communicator& pipeline, const PipelinePlan& plan, const ModelParts& parts,
-               std::unique_ptr<UnitGather> gather,
                std::vector<std::unique_ptr<ParameterSync>> syncs);
 
   ParameterSync& of_part(std::size_t part) { return *syncs_[part]; }
@@ -64,7 +61,6 @@ class PipelineSync final : public StepSync {
   comm::Communicator& pipeline_;
   const PipelinePlan& plan_;
   const ModelParts& parts_;
-  std::unique_ptr<UnitGather> gather_;
   std::vector<std::unique_ptr<ParameterSync>> syncs_;
   std::vector<optim::OwnedSlice> slices_;  // by ascending parameter of the model
   std::vector<std::uint32_t> tied_;        // parameters in several stages

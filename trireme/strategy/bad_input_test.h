@@ -11,6 +11,7 @@
 #include "trireme/optim/optimizer.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/sync/strategy_context.h"
+#include "trireme/sync/sync_plan.h"
 #include "trireme/testing/run_ranks.h"
 
 namespace trireme::bad_input_test {
@@ -45,8 +46,10 @@ struct Sync {
   std::string name;
   int shard = 0;
 };
-inline const std::vector<Sync>& syncs() {
-  static const std::vector<Sync> all = {{"plain"}, {"zero1"}, {"zero2"}, {"zero3"}, {"hybrid", 2}};
+inline std::vector<Sync> syncs() {
+  std::vector<Sync> all;
+  for (const std::string& name : parallel::level_names())
+    all.push_back({name, parallel::shards_in_groups(name) ? 2 : 0});
   return all;
 }
 

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/base/transports.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/base/words.h"
 #include "trireme/strategy/option_check.h"
@@ -48,6 +49,10 @@ void check_memory(const ModuleTensors& contents) {
 
 [[noreturn]] void refuse(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "DataParallel", .advice = advice});
+}
+
+bool shards_state_alone(const std::string& level) {
+  return shards_state(level) && !shards_weights(level);
 }
 
 // LibTorch's module.parameters() lists a tensor twice that is registered under two names.
@@ -133,8 +138,9 @@ void check_module(const ModuleTensors& contents, const DataParallelOptions& opti
     refuse("sync = \"" + options.sync +
                "\" cannot be used with a module. A module is one block: all its weights are needed "
                "until its backward pass ends, so no rank could free any",
-           "Use zero1 or zero2 here, or give the model as a list of blocks (trireme::Blocks, "
-           "Strategy), where zero3 keeps two blocks whole at a time.");
+           "Use " + one_of(level_names(&shards_state_alone)) +
+               " here, or give the model as a list of blocks (trireme::Blocks, Strategy), where " +
+               options.sync + " keeps two blocks whole at a time.");
   if (is_local(options.sync))
     refuse("sync = \"" + options.sync +
                "\" cannot be used with a module: Trireme cannot average the state of the program's "
@@ -146,7 +152,7 @@ void check_module(const ModuleTensors& contents, const DataParallelOptions& opti
            "Leave these out: they are for sync = \"server\".");
   if (const std::string wrong = wrong_number(options); !wrong.empty())
     refuse(wrong, "Use a clip of 0 (off) or more, and buckets of 1 byte or more.");
-  if (options.sync != "plain" && options.compression != "none")
+  if ((shards_state(options.sync) || is_served(options.sync)) && options.compression != "none")
     refuse("compression = \"" + options.compression + "\" cannot be combined with sync = \"" +
                options.sync + "\": parts of gradients are not compressed",
            "Use sync = \"plain\", or no compression.");

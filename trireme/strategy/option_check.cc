@@ -4,6 +4,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/mesh_division.h"
+#include "trireme/base/transports.h"
 #include "trireme/layers/shares.h"
 #include "trireme/memory/offload_folder.h"
 #include "trireme/memory/recompute.h"
@@ -129,7 +130,7 @@ class Check {
       throw ConfigError(
           "parallel.sync = \"" + options_.sync +
               "\" cannot be combined with parallel.pipeline = " + text(options_.pipeline),
-          {.operation = "pipeline", .advice = "Use plain, zero1, zero2, zero3 or hybrid."});
+          {.operation = "pipeline", .advice = "Use " + one_of(level_names()) + "."});
     PipelinePlan(options_.schedule, options_.pipeline, options_.chunks);
     noise("parallel.pipeline = " + text(options_.pipeline));
   }
@@ -140,7 +141,7 @@ class Check {
     const std::string with = axis + " = " + text(size);
     if (whole_on_each())
       refuse("parallel.sync = \"" + options_.sync + "\" cannot be combined with " + with,
-             "Use plain, zero1, zero2, zero3 or hybrid.");
+             "Use " + one_of(level_names()) + ".");
     noise(with);
     if (options_.compression != "none")
       refuse("comm.compression = \"" + options_.compression + "\" cannot be combined with " + with,
@@ -174,7 +175,7 @@ class Check {
     const int size = copies(), layer = layer_ranks();
     const int here = place_.ranks_a_host;
     if (shards_in_groups(options_.sync) && options_.shard == 0 && here % layer != 0)
-      refuse("parallel.sync = \"hybrid\" shards within a host, and " + text(layer) +
+      refuse("parallel.sync = \"" + options_.sync + "\" shards within a host, and " + text(layer) +
                  " ranks that share a layer do not divide a host's ranks: " + division(here, layer),
              "Set parallel.shard.");
     return plan_sync(options_.sync, size, options_.shard, std::min(size, here / layer));
@@ -182,10 +183,10 @@ class Check {
 
   // parallel.data counts data x shard ranks, which include the expert axis.
   void data(const SyncPlan& plan) const {
-    if (options_.sync == "plain" && options_.shard > 1)
+    if (!shards_state(options_.sync) && options_.shard > 1)
       refuse("parallel.shard = " + text(options_.shard) +
-                 " cannot be combined with parallel.sync = \"plain\"",
-             "Use zero1, zero2, zero3 or hybrid, or leave it out.");
+                 " cannot be combined with parallel.sync = \"" + options_.sync + "\"",
+             "Use " + one_of(level_names(&shards_state)) + ", or leave it out.");
     const int all = copies() * options_.expert;
     const int wanted = shards_in_groups(options_.sync) ? all / plan.owners : all;
     const int shard = std::max(options_.shard, 1);
@@ -222,7 +223,7 @@ class Check {
   }
 
   void graphs(const SyncPlan& plan) const {
-    const auto refuse_with = [&](const std::string& what, const char* advice) {
+    const auto refuse_with = [&](const std::string& what, const std::string& advice) {
       refuse("train.graphs = true cannot be combined with " + what, advice);
     };
     if (layer_ranks() > 1 || options_.pipeline > 1)
@@ -230,7 +231,7 @@ class Check {
                   "Leave it out, or let every rank have the whole model.");
     if (plan.shards_weights)
       refuse_with("parallel.sync = \"" + options_.sync + "\", which moves weights in a pass",
-                  "Use plain, zero1 or zero2, or leave it out.");
+                  "Use " + one_of(level_names(&shards_weights, false)) + ", or leave it out.");
     if (options_.lanes > 1)
       refuse_with("train.lanes = " + text(options_.lanes), "Use train.lanes = 1, or leave it out.");
     if (!options_.offload_activations.empty())

@@ -86,7 +86,7 @@ Shares parse_shares(const std::string& text) {
   return shares;
 }
 
-// Only plain and ZeRO-1 take contiguous shares of each rank, which may have any size.
+// A share may have any size if it is contiguous: if ranks do not go in rounds.
 void set_shares(SyncPlan& plan, const std::string& shares, int ranks, int rank) {
   const Shares given = parse_shares(shares);
   if (!given.automatic && given.weights.empty()) return;
@@ -97,7 +97,8 @@ void set_shares(SyncPlan& plan, const std::string& shares, int ranks, int rank) 
   if (plan.local || plan.served || goes_in_rounds(plan.sync))
     refuse(" cannot be combined with parallel.sync = \"" + plan.sync + "\"" +
                (plan.shards_gradients() ? ", whose ranks go through micro-batches together" : ""),
-           "Use equal, or parallel.sync = \"plain\" or \"zero1\".");
+           "Use equal, or parallel.sync = \"" +
+               joined(level_names(&goes_in_rounds, false), {}, "\" or \"") + "\".");
   if (plan.assignment.size() != ranks)
     refuse(
         " cannot be used where several ranks compute a micro-batch together (parallel.pipeline, "

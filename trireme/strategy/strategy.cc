@@ -5,6 +5,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/transports.h"
 #include "trireme/base/words.h"
 #include "trireme/kernel/assignment.h"
 #include "trireme/layers/shared_sums.h"
@@ -48,8 +49,8 @@ parallel::SyncPlan prepare(const StrategyOptions& options, std::string_view opti
                           "elastic job",
                       {.rank = env.world->rank(),
                        .operation = "strategy",
-                       .advice = "Use plain, zero1, zero2, zero3 or hybrid, or start the job with "
-                                 "a fixed number of ranks."});
+                       .advice = "Use " + one_of(parallel::level_names()) +
+                                 ", or start the job with a fixed number of ranks."});
   tensor::set_up_kernels(options.kernel_threads);
   parallel::require_equal_ranks(*env.world,
                                 {.processor = plan.local ? "" : parallel::processor_of(env),
@@ -153,7 +154,7 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
                                         [this] { return optimizer->step_count(); })),
       guards(guard_options(options, parts.whole().store)),
       runner(env, pipeline, grid, parts, sync.of_part,
-             {.in_order = grid.pipeline == nullptr ? plan.sharded() : plan.shards_weights,
+             {.in_order = plan.in_order(grid.pipeline != nullptr),
               .shares_weights = plan.shards_weights,
               .observer = guards.observer(),
               .loss_gradient = [this](std::int64_t n) { return guards.loss_gradient(n); },
@@ -205,8 +206,8 @@ StepResult Strategy::Impl::step(const Batch& given, const Loss& given_loss) {
   const Loss loss = [&](const models::Value& output, const MicroBatch& micro) {
     return layers.joined(given_loss(output, micro), micro, parallel::Sequences::Cut);
   };
-  const bool together = grid.pipeline == nullptr ? plan.sharded() : plan.shards_weights;
-  const std::uint32_t passes = plan.passes_of(grid.data().rank(), given.total, together);
+  const std::uint32_t passes =
+      plan.passes_of(grid.data().rank(), given.total, plan.in_order(grid.pipeline != nullptr));
   const auto scope = layers.use();
   try {
     Batch batch = given;

@@ -12,8 +12,8 @@ namespace trireme::inline v0::parallel {
 namespace {
 
 SyncSetup stage_setup(const StrategySetup& setup, ModelPart& part, const ShardGroups& groups,
-                      const std::function<Work()>& enter_barrier, UnitGather* gather,
-                      std::uint32_t number) {
+                      const std::function<Work()>& enter_barrier,
+                      const std::shared_ptr<UnitGather>& gather, std::uint32_t number) {
   return {.plan = setup.plan,
           .data = *part.data,
           .store = part.store,
@@ -53,14 +53,14 @@ StrategySync make_strategy_sync(const StrategySetup& setup, const ModelParts& pa
     if (setup.plan.sharded()) groups[i] = make_shard_groups(*part.data, setup.plan, i == 0);
     stores.push_back(&part.store);
   }
-  std::unique_ptr<UnitGather> gather;
+  std::shared_ptr<UnitGather> gather;
   if (setup.plan.shards_weights && setup.grid.pipeline != nullptr)
-    gather = std::make_unique<UnitGather>(*groups.front().gather, stores, setup.env.on_shard_event);
+    gather = std::make_shared<UnitGather>(*groups.front().gather, stores, setup.env.on_shard_event);
   std::vector<std::unique_ptr<ParameterSync>> syncs;
   for (std::size_t i = 0; i < groups.size(); ++i) {
     ModelPart& part = *parts.parts()[i];
-    const SyncSetup own = stage_setup(setup, part, groups[i], enter_barrier, gather.get(),
-                                      static_cast<std::uint32_t>(i));
+    const SyncSetup own =
+        stage_setup(setup, part, groups[i], enter_barrier, gather, static_cast<std::uint32_t>(i));
     if (setup.plan.local) {
       auto local = std::make_unique<LocalSync>(
           own, make_mixer(setup.plan.sync, *part.data, setup.options.local), setup.options.local,
@@ -78,7 +78,7 @@ StrategySync make_strategy_sync(const StrategySetup& setup, const ModelParts& pa
   }
   if (setup.grid.pipeline != nullptr) {
     made.step = std::make_unique<PipelineSync>(*setup.grid.pipeline, setup.pipeline, parts,
-                                               std::move(gather), std::move(syncs));
+                                               std::move(syncs));
   } else {
     made.step = std::move(syncs.front());
   }

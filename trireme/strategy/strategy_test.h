@@ -6,6 +6,7 @@
 #include "trireme/kernel/assignment.h"
 #include "trireme/models/models.h"
 #include "trireme/strategy/strategy.h"
+#include "trireme/sync/sync_plan.h"
 #include "trireme/tensor/random.h"
 
 namespace trireme::strategy_test {
@@ -51,8 +52,10 @@ struct Sync {
   bool overlap = true;
 };
 
-inline const std::vector<Sync>& sharded_syncs() {
-  static const std::vector<Sync> all = {{"zero1"}, {"zero2"}, {"zero3"}, {"hybrid", 2}};
+inline std::vector<Sync> sharded_syncs() {
+  std::vector<Sync> all;
+  for (const std::string& name : parallel::level_names(&parallel::shards_state))
+    all.push_back({name, parallel::shards_in_groups(name) ? 2 : 0});
   return all;
 }
 

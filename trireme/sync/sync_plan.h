@@ -25,6 +25,10 @@ struct SyncPlan {
   bool served = false;
   bool sharded() const noexcept { return owners > 1; }
   bool shards_gradients() const noexcept { return sharded() && assignment.members > 1; }
+  /// Whether the ranks of a group go through their passes together, in one order of uses.
+  bool in_order(bool in_pipeline) const noexcept {
+    return in_pipeline ? shards_weights : sharded();
+  }
   int owner_of(int rank) const noexcept { return rank % owners; }
   /// How many micro-batches `rank` goes through in a batch of `total`: its own or, if the ranks of
   /// its group go `together`, as many as the rank with the most.
@@ -43,13 +47,20 @@ struct SyncRanks {
 
 /// The values of parallel.sync.
 std::vector<std::string> sync_names();
+/// Those under which ranks keep equal weights, plain and the levels of ZeRO, least communication
+/// first. Only those for which `such`, one of the functions below, has this value; null: all.
+std::vector<std::string> level_names(bool (*such)(const std::string& sync) = nullptr,
+                                     bool value = true);
+/// "plain, all of it; zero1, a part of the optimizer state; ...": what a rank keeps under each.
+std::string levels_help();
 
-/// `sync` on `size` ranks: plain | zero1 | zero2 | zero3 | hybrid | local_sgd | diloco | easgd |
-/// gossip | server. Hybrid shards over `shard` consecutive ranks (0: the `local_size` ranks of a
-/// host; 0: hosts differ) and replicates over the others. ConfigError with the arithmetic if they
-/// do not divide, and for another name.
+/// `sync`, one of sync_names(), on `size` ranks. Hybrid shards over `shard` consecutive ranks (0:
+/// the `local_size` ranks of a host; 0: hosts differ) and replicates over the others. ConfigError
+/// with the arithmetic if they do not divide, and for another name.
 SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size);
 
+/// Whether ranks own parts of the optimizer state: zero1 and all that follow.
+bool shards_state(const std::string& sync);
 /// Whether ranks go through micro-batches together: zero2, zero3, hybrid.
 bool goes_in_rounds(const std::string& sync);
 /// Whether weights are sharded, too: zero3, hybrid.

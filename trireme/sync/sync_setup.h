@@ -12,7 +12,7 @@
 
 namespace trireme::inline v0::parallel {
 
-class UnitGather;
+class WeightGather;
 
 struct SyncSetup {
   const SyncPlan& plan;
@@ -22,10 +22,10 @@ struct SyncSetup {
   /// Options of plain data parallel; ZeRO reads bucket_bytes and before_launch only.
   PlainSyncOptions options = {};
   OnShardEvent on_event = {};
-  /// For a rank of a pipeline. If the plan shards weights, `gather` serves all its stages, the
-  /// owner of `gather` calls begin(), and `part` is this stage's number in it.
+  /// For a rank of a pipeline. If the plan shards weights, `gather` serves all its stages, and
+  /// `part` is this stage's number in it.
   bool in_pipeline = false;
-  UnitGather* gather = nullptr;
+  std::shared_ptr<WeightGather> gather = nullptr;
   std::uint32_t part = 0;
 };
 

@@ -4,6 +4,7 @@
 // (train/layouts_test.cc), so no tensor is rewritten: the command verifies the newest checkpoint,
 // checks that the model can be cut for the new layout, and writes the layout into config.toml.
 
+#include "trireme/base/joined.h"
 #include "trireme/base/shell_word.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
@@ -138,7 +139,7 @@ void declare_convert(Command& command) {
   command.option("RUN", options.run, "Folder that train printed").required();
   command
       .option("--to", options.to,
-              "parallel.sync of the new layout: plain, zero1, zero2, zero3, ...")
+              "parallel.sync of the new layout: " + joined(parallel::level_names()) + ", ...")
       .required()
       .completes(parallel::sync_names());
   command.option(kRanksOption, options.ranks, "Ranks that will train");

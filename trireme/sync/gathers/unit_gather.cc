@@ -31,6 +31,8 @@ UnitGather::~UnitGather() {
 }
 
 void UnitGather::begin(std::span<const Use> order) {
+  if (++begun_ < stores_.size()) return;
+  begun_ = 0;
   TRIREME_CHECK(held_.empty());
   uses_.clear();
   std::copy_if(order.begin(), order.end(), std::back_inserter(uses_),
@@ -86,22 +88,24 @@ void UnitGather::wait(std::size_t use) {
   }
 }
 
-void UnitGather::pass(std::size_t use) {
-  for (; next_ < use; ++next_) {
+void UnitGather::pass(std::size_t place) {
+  for (; next_ < place; ++next_) {
     issue(next_);
     issue(next_ + 1);
     release(next_);
   }
 }
 
-void UnitGather::acquire(std::size_t use) {
-  TRIREME_CHECK(use >= next_);
-  TRIREME_CHECK(use < uses_.size());
-  pass(use);
-  issue(use);
-  next_ = use + 1;
-  wait(use);
-  issue(use + 1);
+Pin UnitGather::acquire(Use use, std::size_t place) {
+  if (on_event_) on_event_({.kind = ShardEvent::Kind::Use, .use = use});
+  TRIREME_CHECK(place >= next_);
+  TRIREME_CHECK(place < uses_.size());
+  pass(place);
+  issue(place);
+  next_ = place + 1;
+  wait(place);
+  issue(place + 1);
+  return Pin([this, place] { release(place); });
 }
 
 void UnitGather::release(std::size_t use) {

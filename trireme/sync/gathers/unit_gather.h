@@ -24,26 +24,25 @@
 #include "trireme/comm/communicator.h"
 #include "trireme/sync/buckets/buffer_pool.h"
 #include "trireme/sync/gathers/parameter_store.h"
-#include "trireme/sync/parameter_sync.h"
+#include "trireme/sync/gathers/weight_gather.h"
 #include "trireme/tensor/devices/copy_streams.h"
 
 namespace trireme::inline v0::parallel {
 
-class UnitGather {
+class UnitGather final : public WeightGather {
  public:
   /// `group`: a communicator for this object only, one rank per owner of each of the stores. It and
   /// the stores, which Use::part numbers, outlive this object.
   UnitGather(comm::Communicator& group, std::vector<ParameterStore*> stores,
              OnShardEvent on_event = {});
-  ~UnitGather();
+  ~UnitGather() override;
 
-  /// Starts a step with the uses of `order` that need weights. Issues the first.
-  void begin(std::span<const Use> order);
-  /// Skips the uses before number `use`, and waits until the units of this one are here.
-  void acquire(std::size_t use);
-  void release(std::size_t use);
-  /// Skips the uses before number `use`. Released uses stay released.
-  void pass(std::size_t use);
+  bool in_passes() const override { return true; }
+  /// Issues the first use once the syncs of all stores have called it.
+  void begin(std::span<const Use> order) override;
+  Pin acquire(Use use, std::size_t place) override;
+  void pass(std::size_t place) override;
+  Work publish() override { return {}; }
 
  private:
   struct GatheredUnit {
@@ -57,6 +56,7 @@ class UnitGather {
     return store(use.part).units_of_block(use.block);
   }
   void issue(std::size_t use);
+  void release(std::size_t use);
   Work gather(const ParameterStore& store, std::uint32_t unit, const BufferPool::Lease& to);
   void wait(std::size_t use);
   void tell(ShardEvent::Kind kind, UnitKey place) const;
@@ -66,6 +66,7 @@ class UnitGather {
   OnShardEvent on_event_;
   BufferPool pool_;
   std::optional<tensor::CopyStreams> fetches_;  // if intervals are on the host
+  std::size_t begun_ = 0;                       // syncs that have called begin()
   std::vector<Use> uses_;                       // that need weights
   std::size_t issued_ = 0;                      // uses before it are issued
   std::size_t next_ = 0;                        // uses before it were acquired or skipped

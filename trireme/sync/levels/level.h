@@ -1,5 +1,6 @@
-// Level: a value of parallel.sync, with what it shards and when that moves. A file defines those of
-// one class, and list.inc has a line for each.
+// Level: a value of parallel.sync. A level is a class of ParameterSync in a file of its own, which
+// ends with the Level that says what ranks keep and how they divide the work, and a line of
+// list.inc. It puts parts together that know no level: LeavesToOwners, WeightGather.
 #pragma once
 
 #include <memory>
@@ -11,10 +12,10 @@ namespace trireme::inline v0::parallel {
 
 struct Level {
   std::string_view name, title;  // SyncPlan::sync, title
+  std::string_view keeps;        // what a rank keeps, for help; may build on the line before
   SyncPlan (*plan)(const SyncRanks& ranks);
   std::unique_ptr<BucketedSync> (*make)(const SyncSetup& setup);
-  bool rounds = false;   // ranks go through micro-batches together
-  bool weights = false;  // weights are sharded, too
+  bool weights = false;  // weights are sharded
   bool groups = false;   // groups of parallel.shard ranks each have a copy of the model
   bool local = false;    // ranks train separate copies (decentralised/)
   bool served = false;   // servers update the weights (ps/)

@@ -5,6 +5,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/sync/levels/level.h"
 #include "trireme/sync/levels/owned_gradients.h"
 #include "trireme/sync/sync_setup.h"
 #include "trireme/tensor/convert.h"
@@ -164,5 +165,15 @@ Buffer PlainSync::sum_of(std::size_t slice) const {
 
 std::vector<double> PlainSync::chunk_squares() { return squares_of(slices_); }
 std::int64_t PlainSync::first_overflow() { return first_not_finite(slices_); }
+
+Level plain_level() {
+  return {.name = "plain",
+          .keeps = "all of it",
+          .plan =
+              [](const SyncRanks& ranks) {
+                return SyncPlan{.assignment = kernel::contiguous(ranks.size)};
+              },
+          .make = &make_level<PlainSync>};
+}
 
 }  // namespace trireme::inline v0::parallel

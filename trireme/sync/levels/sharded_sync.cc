@@ -6,17 +6,6 @@
 #include "trireme/sync/levels/owned_gradients.h"
 
 namespace trireme::inline v0::parallel {
-namespace {
-
-// Three: one bucket is sent, one filled, one arrives. Unlimited if the ranks do not go through
-// begin()'s order together: their peers may be at another pass of a pipeline, so they must not
-// wait.
-std::size_t most_under_way(const SyncSetup& setup) {
-  const bool together = !setup.in_pipeline || setup.plan.shards_weights;
-  return together ? 3 : std::numeric_limits<std::size_t>::max();
-}
-
-}  // namespace
 
 SyncPlan ShardedSync::plan_over_all_ranks(const SyncRanks& ranks) {
   if (ranks.shard > 1 && ranks.size % ranks.shard != 0)
@@ -26,7 +15,11 @@ SyncPlan ShardedSync::plan_over_all_ranks(const SyncRanks& ranks) {
   return {.assignment = kernel::contiguous(ranks.size), .owners = ranks.size};
 }
 
-ShardedSync::ShardedSync(const SyncSetup& setup, bool sums_own_part, LeafSums::Allocate allocate)
+// Three buckets under way: one is sent, one filled, one arrives. Unlimited if the ranks do not go
+// through begin()'s order together: their peers may be at another pass of a pipeline, so they must
+// not wait.
+ShardedSync::ShardedSync(const SyncSetup& setup, std::shared_ptr<WeightGather> weights,
+                         bool sums_own_part, LeafSums::Allocate allocate)
     : BucketedSync({.uses = setup.store.uses(),
                     .parameter_of = setup.store.parameter_of(),
                     .slices = setup.store.slices(),
@@ -39,18 +32,15 @@ ShardedSync::ShardedSync(const SyncSetup& setup, bool sums_own_part, LeafSums::A
                     .assignment = setup.plan.assignment,
                     .rank = setup.data.rank()}),
       groups_(setup.groups),
-      store_(setup.store),
-      on_event_(setup.on_event),
+      exchange_(*groups_.exchange, layout_, setup.store.device()),
+      weights_(std::move(weights)),
+      pieces_(setup.store.ownership().pieces()),
       part_(setup.part),
-      exchange_(*groups_.exchange, layout_, store_.device()),
-      most_under_way_(most_under_way(setup)) {
-  TRIREME_CHECK(owners() == store_.ownership().owners());
-  TRIREME_CHECK(owner() == groups_.exchange->rank());
-  if (!setup.plan.shards_weights) return;
-  TRIREME_CHECK(store_.shards_weights());
-  if (setup.gather == nullptr)
-    own_gather_ = std::make_unique<UnitGather>(*groups_.gather, std::vector{&store_}, on_event_);
-  gather_ = own_gather_ ? own_gather_.get() : setup.gather;
+      most_under_way_(!setup.in_pipeline || weights_->in_passes()
+                          ? 3
+                          : std::numeric_limits<std::size_t>::max()) {
+  TRIREME_CHECK(static_cast<std::size_t>(owners()) == pieces_.size());
+  TRIREME_CHECK(owner_ == groups_.exchange->rank());
 }
 
 void ShardedSync::reserve(std::uint32_t total) {
@@ -63,12 +53,12 @@ void ShardedSync::begin(std::uint32_t total, std::span<const Use> order) {
   {
     const std::lock_guard lock(mutex_);
     begin_step(total);
-    if (total > 0 || gather_ != nullptr) announce();
+    if (total > 0 || weights_->in_passes()) announce();
     plan_ = make_leaf_plan(shares_of(assignment_, total), assignment_.groups,
                            assignment_.group_of(rank_));
     rounds_ = total > 0 ? plan_rounds() : 0;
   }
-  if (own_gather_) own_gather_->begin(order_);
+  weights_->begin(order);
 }
 
 void ShardedSync::take_order(std::span<const Use> order) {
@@ -105,11 +95,7 @@ Pin ShardedSync::acquire(Use use) {
   pass(at);
   if (gives_gradients(use.phase)) enter_backward(use.block);
   next_use_ = at + 1;
-  if (gather_ == nullptr || !needs_weights(use.phase)) return {};
-  tell({.kind = ShardEvent::Kind::Use, .use = use});
-  const std::size_t place = place_[at];
-  gather_->acquire(place);
-  return Pin([this, place] { gather_->release(place); });
+  return needs_weights(use.phase) ? weights_->acquire(use, place_[at]) : Pin();
 }
 
 // Takes part in uses that only the other ranks need.
@@ -117,7 +103,7 @@ void ShardedSync::pass(std::size_t use) {
   for (; next_use_ < use; ++next_use_) {
     const Use& one = order_[next_use_];
     if (gives_gradients(one.phase)) enter_backward(one.block);
-    if (gather_ != nullptr && needs_weights(one.phase)) gather_->pass(place_[next_use_] + 1);
+    if (needs_weights(one.phase)) weights_->pass(place_[next_use_] + 1);
   }
 }
 
@@ -187,24 +173,11 @@ void ShardedSync::reduce_over_replicas() {
 }
 
 std::vector<double> ShardedSync::chunk_squares() {
-  return gather_squares(*groups_.exchange, slices_, store_.ownership().pieces());
+  return gather_squares(*groups_.exchange, slices_, pieces_);
 }
 
 std::int64_t ShardedSync::first_overflow() {
   return first_of_all(*groups_.exchange, first_not_finite(slices_));
-}
-
-Work ShardedSync::publish() {
-  if (gather_ != nullptr) return {};
-  std::vector<Work> works;
-  for (std::uint32_t unit = 0; unit < store_.ownership().units().size(); ++unit) {
-    const Unit& layout = store_.ownership().units()[unit];
-    if (layout.bytes == 0) continue;
-    works.push_back(
-        groups_.exchange->all_gather_v(store_.own(unit), store_.whole(unit), layout.counts(),
-                                       {.label = "weights of block " + std::to_string(unit)}));
-  }
-  return Work::all(works);
 }
 
 }  // namespace trireme::inline v0::parallel

@@ -91,25 +91,28 @@ struct OneRank {
 
 // Rank 0 goes as far as it can. Rank 1, which sleeps until nobody can run, holds it back.
 TEST(Gradient, ReturnsWhileAcquireWaitsForWeights) {
-  OneRank* first = nullptr;
-  testing::run_ranks(2, [&](testing::RankContext& rank) {
-    OneRank own(rank, "zero3", 1 << 20);
-    if (rank.rank == 0) {
-      first = &own;
-      own.begin();
-      own.pass(/*without=*/5);
-    } else {
-      rank.waiter->sleep(std::chrono::seconds(1));
-      EXPECT_TRUE(first->takes_gradients_now(5));
-      own.begin();
-      own.pass();
-    }
-    own.expect_sums();
-  });
+  for (const std::string& level : level_names(&shards_weights)) {
+    OneRank* first = nullptr;
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      OneRank own(rank, level, 1 << 20);
+      if (rank.rank == 0) {
+        first = &own;
+        own.begin();
+        own.pass(/*without=*/5);
+      } else {
+        rank.waiter->sleep(std::chrono::seconds(1));
+        EXPECT_TRUE(first->takes_gradients_now(5)) << level;
+        own.begin();
+        own.pass();
+      }
+      own.expect_sums();
+    });
+  }
 }
 
 TEST(Gradient, ReturnsWhileAcquireWaitsForBuckets) {
-  for (const char* level : {"zero1", "zero2"}) {
+  for (const std::string& level : level_names(&shards_state)) {
+    if (shards_weights(level)) continue;
     OneRank* first = nullptr;
     testing::run_ranks(2, [&](testing::RankContext& rank) {
       OneRank own(rank, level, /*bucket_bytes=*/1);

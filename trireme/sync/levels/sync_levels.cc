@@ -1,10 +1,11 @@
-// The values of parallel.sync. A new one is a file with its Level, and a line of list.inc.
+// The values of parallel.sync. A new level is a file with its class, and a line of list.inc.
 #include <algorithm>
 #include <array>
 #include <span>
 #include <string_view>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/transports.h"
 #include "trireme/sync/levels/level.h"
 #include "trireme/sync/levels/plain_sync.h"
@@ -17,32 +18,21 @@ namespace trireme::inline v0::parallel {
 
 namespace {
 
-Level plain_level(std::string_view name) {
-  return {name,
-          {},
-          [](const SyncRanks& ranks) {
-            return SyncPlan{.assignment = {ranks.size, 1}};
-          },
-          &make_level<PlainSync>};
-}
-
 // A level whose ranks are not kept equal by gradient sums; `kind` says what is done instead.
 Level apart(std::string_view name, bool Level::*kind) {
-  Level level = plain_level(name);
+  Level level = plain_level();
+  level.name = name;
   level.*kind = true;
   return level;
 }
 
 std::span<const Level> levels() {
   static const std::array all = {
-      plain_level("plain"),
 #define TRIREME_LEVEL(name) name##_level(),
 #include "trireme/sync/levels/list.inc"
 #undef TRIREME_LEVEL
-      apart("local_sgd", &Level::local),
-      apart("diloco", &Level::local),
-      apart("easgd", &Level::local),
-      apart("gossip", &Level::local),
+      apart("local_sgd", &Level::local), apart("diloco", &Level::local),
+      apart("easgd", &Level::local),     apart("gossip", &Level::local),
       apart("server", &Level::served),
   };
   return all;
@@ -66,7 +56,23 @@ std::vector<std::string> sync_names() {
   return names;
 }
 
-bool goes_in_rounds(const std::string& sync) { return has(sync, &Level::rounds); }
+std::vector<std::string> level_names(bool (*such)(const std::string&), bool value) {
+  std::vector<std::string> names;
+  for (const std::string& name : sync_names())
+    if (!is_local(name) && !is_served(name) && (such == nullptr || such(name) == value))
+      names.push_back(name);
+  return names;
+}
+
+std::string levels_help() {
+  const auto text = [](const std::string& name) {
+    return name + ", " + std::string(find_level(name)->keeps);
+  };
+  return joined(level_names(), text, "; ");
+}
+
+bool shards_state(const std::string& sync) { return plan_sync(sync, 2, 0, 2).sharded(); }
+bool goes_in_rounds(const std::string& sync) { return plan_sync(sync, 2, 0, 2).shards_gradients(); }
 bool shards_weights(const std::string& sync) { return has(sync, &Level::weights); }
 bool shards_in_groups(const std::string& sync) { return has(sync, &Level::groups); }
 bool is_local(const std::string& sync) { return has(sync, &Level::local); }
@@ -92,8 +98,8 @@ SyncPlan plan_sync(const std::string& sync, int size, int shard, int local_size)
 }
 
 std::unique_ptr<BucketedSync> make_parameter_sync(const SyncSetup& setup) {
-  // One owner: nothing is sharded.
-  return find_level(setup.plan.sharded() ? setup.plan.sync : "plain")->make(setup);
+  return setup.plan.sharded() ? find_level(setup.plan.sync)->make(setup)
+                              : make_level<PlainSync>(setup);
 }
 
 ShardGroups make_shard_groups(comm::Communicator& world, const SyncPlan& plan, bool gathers) {

@@ -15,7 +15,7 @@ namespace {
 class Zero1 final : public ShardedSync {
  public:
   explicit Zero1(const SyncSetup& setup)
-      : ShardedSync(setup, /*sums_own_part=*/false,
+      : ShardedSync(setup, gather_after_update(setup), /*sums_own_part=*/false,
                     [group = setup.groups.exchange, device = setup.store.device()](
                         std::size_t bytes) { return group->allocate(bytes, device); }) {}
 
@@ -45,8 +45,8 @@ class Zero1 final : public ShardedSync {
     exchange_.launch(bucket, data, mine, num_terms_, std::move(lease),
                      [this, bucket](std::span<const void* const> pieces) {
                        const BucketLayout::Bucket& own = layout_.buckets[bucket];
-                       void* out = sums_.at(0, bucket, own.begin_of(owner()));
-                       sums_.math().fold(own.sum, fold_steps_, pieces, out, own.of(owner()));
+                       void* out = sums_.at(0, bucket, own.begin_of(owner_));
+                       sums_.math().fold(own.sum, fold_steps_, pieces, out, own.of(owner_));
                      });
   }
 
@@ -73,7 +73,11 @@ class Zero1 final : public ShardedSync {
 }  // namespace
 
 Level zero1_level() {
-  return {"zero1", "ZeRO-1", &ShardedSync::plan_over_all_ranks, &make_level<Zero1>};
+  return {.name = "zero1",
+          .title = "ZeRO-1",
+          .keeps = "a part of the optimizer state",
+          .plan = &ShardedSync::plan_over_all_ranks,
+          .make = &make_level<Zero1>};
 }
 
 }  // namespace trireme::inline v0::parallel

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
+#include "trireme/base/transports.h"
 #include "trireme/base/words.h"
 #include "trireme/job/job.h"
 #include "trireme/sync/sync_plan.h"
@@ -22,7 +24,7 @@ void check_layout(const StrategyOptions& strategy, const JobOptions& job) {
   if (parallel::is_local(strategy.sync))
     refuse("an elastic job cannot be combined with parallel.sync = \"" + strategy.sync +
                "\", whose result depends on the number of ranks",
-           "Use plain, zero1, zero2, zero3 or hybrid.");
+           "Use " + one_of(parallel::level_names()) + ".");
   if (parallel::shards_in_groups(strategy.sync) && strategy.shard == 0)
     refuse("an elastic job cannot be combined with parallel.sync = \"" + strategy.sync +
                "\" that shards within hosts, of which each may lose ranks",
@@ -77,11 +79,13 @@ void add_elastic_keys(config::Schema& schema) {
        "Where the coordinator, by which ranks meet, keeps its state: a folder, or "
        "etcd://HOST:2379/KEY. Then it is a process of its own, may be killed, and is started "
        "again. Empty: it is a part of the launcher."});
-  schema.add({"checkpoint.memory", none,
-              "In an elastic job whose ranks have parts of the state (zero1 to zero3, hybrid; "
-              "pipeline, tensor and expert ranks): how many other ranks keep a copy in memory of "
-              "what a rank alone has, so that it survives the rank.",
-              0, 64});
+  schema.add(
+      {"checkpoint.memory", none,
+       "In an elastic job whose ranks have parts of the state (" +
+           joined(parallel::level_names(&parallel::shards_state)) +
+           "; pipeline, tensor and expert ranks): how many other ranks keep a copy in memory of "
+           "what a rank alone has, so that it survives the rank.",
+       0, 64});
   schema.add({"checkpoint.memory_every", std::int64_t{1},
               "Steps between these copies: after a loss the job repeats at most this many.", 1,
               1e9});

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/base/joined.h"
 #include "trireme/base/transports.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/plan/mixing.h"
@@ -53,10 +54,11 @@ void add_batch_keys(config::Schema& schema) {
       {"batch.micro", whole(4),
        "Samples of one micro-batch; divides batch.global. Part of what decides the bits.", 1,
        1e9}));
-  schema.add(
-      {"batch.shares", text("equal"),
-       "Micro-batches of each rank, under plain and zero1: equal; auto, so that a slower rank "
-       "gets fewer, measured in the first steps; or weights such as 3:2:1. Changes no bit."});
+  schema.add({"batch.shares", text("equal"),
+              "Micro-batches of each rank, under " +
+                  joined(parallel::level_names(&parallel::goes_in_rounds, false), {}, " and ") +
+                  ": equal; auto, so that a slower rank gets fewer, measured in the first steps; "
+                  "or weights such as 3:2:1. Changes no bit."});
 }
 
 // Keys of the average of the weights, early stopping, skipped steps and the noise scale.
@@ -231,10 +233,12 @@ void add_server_keys(config::Schema& schema) {
 }
 
 void add_memory_keys(config::Schema& schema) {
-  schema.add({"memory.offload", text(""),
-              "A folder: optimizer state, bf16's master weights, and a rank's part of the weights "
-              "under zero3 and hybrid lie in a mapped file there; on a device \"host\": optimizer "
-              "state lies in the host's memory. Empty: in memory."});
+  schema.add(
+      {"memory.offload", text(""),
+       "A folder: optimizer state, bf16's master weights, and a rank's part of the weights under " +
+           joined(parallel::level_names(&parallel::shards_weights), {}, " and ") +
+           " lie in a mapped file there; on a device \"host\": optimizer state lies in the "
+           "host's memory. Empty: in memory."});
   schema.add(
       {"memory.offload_activations", text(""),
        "A folder: what blocks keep from forward to backward lies in a mapped file there, but "
@@ -305,12 +309,11 @@ void add_parallel_keys(config::Schema& schema) {
               "strategies`), which sets other keys of parallel. Empty: those keys alone."});
   schema.add(
       {"parallel.sync", text("plain"),
-       "What each rank keeps: plain, all of it; zero1, a part of the optimizer state; zero2, "
-       "of the gradients, too; zero3, of the weights, too; hybrid, as zero3 within a host. "
-       "A copy on every rank that trains by itself and changes bits with the number of ranks: "
-       "local_sgd, averaged now and then; diloco, moved by an outer optimizer; easgd, pulled to a "
-       "centre; gossip, averaged with neighbours. server: weights and optimizer state are on "
-       "parameter servers (server.*).",
+       "What each rank keeps: " + parallel::levels_help() +
+           ". A copy on every rank that trains by itself and changes bits with the number of "
+           "ranks: local_sgd, averaged now and then; diloco, moved by an outer optimizer; easgd, "
+           "pulled to a centre; gossip, averaged with neighbours. server: weights and optimizer "
+           "state are on parameter servers (server.*).",
        0, 0, parallel::sync_names()});
   schema.add(
       {"parallel.overlap", true,

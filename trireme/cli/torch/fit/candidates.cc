@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/joined.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/observe/machine.h"
@@ -34,16 +35,16 @@ std::vector<Layout> layouts(const config::Config& config, const train::Settings&
   const StrategyOptions& given = settings.strategy;
   const int data =
       ranks / std::max(1, given.pipeline * given.expert * given.context * given.tensor);
-  if (data <= 1) return {{"plain"}};
+  if (data <= 1) return {{StrategyOptions{}.sync}};
   std::vector<Layout> all;
-  for (const std::string& sync : parallel::sync_names()) {
-    if (parallel::is_local(sync) || parallel::is_served(sync)) continue;
+  for (const std::string& sync : parallel::level_names()) {
+    const bool gathers = parallel::shards_weights(sync);
     if (!parallel::shards_in_groups(sync)) {
-      all.push_back({sync, 0, parallel::shards_weights(sync) ? data : 0});
+      all.push_back({sync, 0, gathers ? data : 0});
       continue;
     }
     for (int shard = 2; shard < data; ++shard)
-      if (data % shard == 0) all.push_back({sync, shard, shard});
+      if (data % shard == 0) all.push_back({sync, shard, gathers ? shard : 0});
   }
   std::ranges::stable_sort(all, {}, &Layout::gathers);
   return all;
@@ -141,7 +142,7 @@ std::vector<FitCandidate> fit_candidates(const config::Config& config,
                                          std::int64_t micro) {
   if (!can_fit(settings))
     refuse("fit",
-           "--fit chooses among plain, zero1, zero2, zero3 and hybrid, and parallel.sync = \"" +
+           "--fit chooses among " + joined(parallel::level_names()) + ", and parallel.sync = \"" +
                settings.strategy.sync + "\" is none of them",
            "Leave out --fit or parallel.sync.");
   train::Settings measured = settings;
