@@ -112,6 +112,11 @@ void PlainSync::drop() {
   if (compressor_) compressor_->drop();
 }
 
+Work PlainSync::publish() {
+  if (compressor_) compressor_->accept();
+  return {};
+}
+
 void PlainSync::end_micro() {
   const std::lock_guard lock(mutex_);
   TRIREME_CHECK(open_);
@@ -164,5 +169,13 @@ Buffer PlainSync::sum_of(std::size_t slice) const {
 
 std::vector<double> PlainSync::chunk_squares() { return squares_of(slices_); }
 std::int64_t PlainSync::first_overflow() { return first_not_finite(slices_); }
+
+std::vector<Compressor*> compressors_of(std::span<ParameterSync* const> syncs) {
+  std::vector<Compressor*> all;
+  for (ParameterSync* const sync : syncs)
+    if (const auto* plain = dynamic_cast<PlainSync*>(sync); plain && plain->compressor())
+      all.push_back(plain->compressor());
+  return all;
+}
 
 }  // namespace trireme::inline v0::parallel
