@@ -244,8 +244,6 @@ def one_job(trireme, seed, data, folder):
     how, after = pick.choice(["nothing", "kill launcher", "kill any", "kill any", "stop"]), pick.uniform(0.3, 4)
     if training.get("parallel.sync") in COPIES and how == "stop":  # its checkpoint is one more exchange
         how = "kill any"
-    if training.get("comm.compression", "none") not in ("none", "bf16", "f16"):  # a resumed run has no residual
-        how = "nothing"
     train = [trireme, "train", "empty.toml"]
     alone = train + ["--ranks", str(least), "--out", folder / "alone"] + settings(training)
     code, output = run(alone, folder)

@@ -322,6 +322,37 @@ TEST_F(Resume, AChangeIsNamedAndTakenOnPurpose) {
   EXPECT_EQ(trireme({"train", "--resume", "part", "--set", "train.learning_rate=0.001"}).code, 12);
 }
 
+// Checkpoints have all that the next steps depend on.
+TEST_F(Resume, CompressedGradientsGoOnWithTheSameBits) {
+  const auto train = [&](const std::string& compression) {
+    fs::remove_all(folder_.file("whole"));
+    const CommandResult whole = trireme({"train", forty_, "--ranks", "2", "--set",
+                                         "comm.compression=" + compression, "--out", "whole"});
+    ASSERT_EQ(whole.code, 0) << whole.out << whole.err;
+    cut_back("part");
+  };
+  const auto resume = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "--resume", "part"});
+    const CommandResult resumed = trireme(more);
+    EXPECT_EQ(resumed.code, 0) << resumed.out << resumed.err;
+    EXPECT_THAT(resumed.out, HasSubstr("continuing after step 20"));
+    return resumed.err;
+  };
+  for (const char* compression : {"randomk:0.1", "powersgd:2,10", "onebit", "topk:0.1"}) {
+    train(compression);
+    EXPECT_THAT(resume({}), Not(HasSubstr("had not sent"))) << compression;
+    EXPECT_EQ(hash("part"), hash("whole")) << compression;
+  }
+  const std::string unsent =
+      "what 2 ranks had not sent of their gradients (comm.compression = \"topk:0.1\") is ";
+  cut_back("part");
+  EXPECT_THAT(resume({"--ranks", "3"}), HasSubstr(unsent + "divided among 3 ranks"));
+  cut_back("part");
+  EXPECT_THAT(resume({"--changed", "comm.compression=none"}), HasSubstr(unsent + "left out"));
+  cut_back("part");
+  EXPECT_THAT(resume({"--ranks", "1"}), HasSubstr(unsent + "left out"));
+}
+
 // Killed after the change was recorded and before the first checkpoint with it.
 TEST_F(Resume, AChangeThatWasNotSavedYetIsTakenAgain) {
   train_whole();

@@ -175,7 +175,8 @@ struct Checkpointer::Impl {
     if (job.rank() == 0) ask_storage([&] { on_disk = newest.step(); });
     on_disk = largest(on_disk, "checkpoint");
     const auto kept = std::static_pointer_cast<checkpoint::KeptState>(changes.kept());
-    const auto done = checkpoint::restore_kept(parts, kept.get(), on_disk, job.world());
+    const bool lossless = options.memory > 0;  // an older step, or a checkpoint, has everything
+    const auto done = checkpoint::restore_kept(parts, kept.get(), on_disk, job.world(), lossless);
     if (!done) return false;
     note(*done);
     copies.after(parts, *done, metadata, /*now=*/true);

@@ -39,9 +39,11 @@ KeptStep keep(const Parts& parts, std::int64_t steps_done,
               std::map<std::string, std::string> metadata);
 
 /// Collective. Fills every shard of every part, calls restored(), and returns the number of steps
-/// done, which is at least `least`; nullopt, without effect, if no such step is complete. Throws
-/// the communicator's errors, after which the parts are undefined.
+/// done, which is at least `least`; nullopt, without effect, if no such step is complete. Unless
+/// `lossless`, it may then be a step of which tensors are lost that can be left out; rank 0 says so.
+/// Throws the communicator's errors, after which the parts are undefined.
 std::optional<std::int64_t> restore_kept(const Parts& parts, const KeptState* kept,
-                                         std::int64_t least, comm::Communicator& world);
+                                         std::int64_t least, comm::Communicator& world,
+                                         bool lossless = true);
 
 }  // namespace trireme::inline v0::checkpoint

@@ -24,6 +24,7 @@ struct MemoryCopies::Row {
   DType dtype = DType::F32;
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0, end = 0;
+  bool row_of_rank = false;
   std::size_t offset = 0;
 
   std::size_t bytes() const { return static_cast<std::size_t>(end - begin) * size_of(dtype); }
@@ -52,7 +53,7 @@ json runs_of(const std::vector<Row>& rows) {
   json table = json::array();
   for (const auto& [row, run] : runs)
     table.push_back({row->part, row->name, static_cast<int>(row->dtype), row->shape, run.begin,
-                     run.length, run.stride, run.count});
+                     run.length, run.stride, run.count, row->row_of_rank});
   return table;
 }
 
@@ -62,7 +63,8 @@ std::vector<Row> rows_from(const json& table) {
     Row row{.part = from[0].get<std::string>(),
             .name = from[1].get<std::string>(),
             .dtype = static_cast<DType>(from[2].get<int>()),
-            .shape = from[3].get<std::vector<std::int64_t>>()};
+            .shape = from[3].get<std::vector<std::int64_t>>(),
+            .row_of_rank = from[8].get<bool>()};
     const storage::Run run{from[4], from[5], from[6], from[7]};
     for (std::int64_t i = 0; i < run.count; ++i) {
       row.begin = run.begin + i * run.stride;
@@ -86,7 +88,8 @@ std::size_t place(std::vector<Row>& rows) {
 std::vector<Row> rows_of(const Shards& shards) {
   std::vector<Row> rows;
   for (const auto& [part, shard] : shards)
-    rows.push_back({part, shard.name, shard.dtype, shard.shape, shard.begin, shard.end});
+    rows.push_back(
+        {part, shard.name, shard.dtype, shard.shape, shard.begin, shard.end, shard.row_of_rank});
   return rows;
 }
 
@@ -160,7 +163,8 @@ void add_shards(KeptStep& step, const std::vector<Row>& rows, const at::Tensor& 
                      .dtype = row.dtype,
                      .shape = row.shape,
                      .begin = row.begin,
-                     .end = row.end};
+                     .end = row.end,
+                     .row_of_rank = row.row_of_rank};
     shard.local = at::from_blob(
         static_cast<std::byte*>(memory.data_ptr()) + row.offset, {row.end - row.begin},
         [memory](void*) {}, at::TensorOptions(tensor::scalar_type_of(row.dtype)));

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/sum.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
@@ -26,11 +27,23 @@ namespace {
 
 using Saved = storage::SavedTensors::Tensor;
 
-// The number of rows does not matter for a shard that is loaded whole.
+// The number of rows does not matter for a shard that is loaded whole, nor for ranks' rows.
 bool same_kind(const Saved& saved, const NamedShard& shard) {
   std::vector<std::int64_t> shape = shard.shape;
-  if (shard.load && !shape.empty() && !saved.shape.empty()) shape[0] = saved.shape[0];
+  if ((shard.load || shard.row_of_rank) && !shape.empty() && !saved.shape.empty())
+    shape[0] = saved.shape[0];
   return saved.dtype == shard.dtype && saved.shape == shape;
+}
+
+// The first elements of the pieces of the saved tensor that fill the shard; each has its size.
+std::vector<std::int64_t> begins_of(const NamedShard& shard, const Saved& saved) {
+  if (shard.load) return {0};
+  const std::int64_t row = shard.end - shard.begin;
+  if (!shard.row_of_rank || row == 0) return {shard.begin};
+  std::vector<std::int64_t> begins;
+  for (std::int64_t at = shard.begin; at < saved.elements(); at += shard.shape[0] * row)
+    begins.push_back(at);
+  return begins;
 }
 
 // A shard, and the saved tensor that fills it.
@@ -38,12 +51,13 @@ struct Filling {
   NamedShard shard;
   const Saved* saved = nullptr;
   std::string path;
-  bool weights = false;  // of the part "train", in which NaN is refused
-  at::Tensor host = {};  // read into this; the shard itself if possible
+  bool weights = false;                   // of the part "train", in which NaN is refused
+  std::vector<std::int64_t> begins = {};  // of pieces that are added up
+  at::Tensor host = {};                   // read into this; the shard itself if possible
 
-  bool needs_copy() const { return shard.load || !shard.local.is_cpu(); }
-  std::int64_t begin() const { return shard.load ? 0 : shard.begin; }
-  std::size_t bytes() const { return shard.load ? saved->bytes() : shard.local.nbytes(); }
+  bool needs_copy() const { return shard.load || begins.size() != 1 || !shard.local.is_cpu(); }
+  std::size_t piece_bytes() const { return shard.load ? saved->bytes() : shard.local.nbytes(); }
+  std::size_t bytes() const { return begins.size() * piece_bytes(); }
 };
 
 bool is_saved(const NamedShard& shard, const std::string& part,
@@ -64,6 +78,7 @@ Filling filling_of(const NamedShard& shard, const std::string& part,
     refuse_shards(filling.path + ": tensor \"" + key + "\" is " +
                   tensor_text(filling.saved->dtype, filling.saved->shape) + ", and " +
                   tensor_text(shard.dtype, shard.shape) + " is needed");
+  filling.begins = begins_of(shard, *filling.saved);
   return filling;
 }
 
@@ -96,15 +111,26 @@ void refuse_leftovers(const storage::SavedTensors& tensors, const char* file,
 // Shards that are read to the host first take at most this much memory there, plus one shard.
 constexpr std::size_t kCopiedBytes = 256 << 20;
 
-// The memory that a filling is read to.
-std::span<std::byte> memory_of(Filling& filling) {
+// Allocates the memory that a filling is read to.
+void allocate(Filling& filling) {
   const NamedShard& shard = filling.shard;
+  const auto on_host = shard.local.options().device(at::kCPU);
   if (shard.load)
-    filling.host = at::empty(filling.saved->shape, shard.local.options().device(at::kCPU));
-  else
+    filling.host = at::empty(filling.saved->shape, on_host);
+  else if (filling.needs_copy())
     filling.host =
-        filling.needs_copy() ? at::empty_like(shard.local, at::Device(at::kCPU)) : shard.local;
-  return {static_cast<std::byte*>(filling.host.data_ptr()), filling.bytes()};
+        at::empty({static_cast<std::int64_t>(filling.begins.size()), shard.local.numel()}, on_host);
+  else
+    filling.host = shard.local;
+}
+
+// Row 0 of a filling's memory, with all other rows added.
+at::Tensor sum_of_pieces(const Filling& filling) {
+  const at::Tensor& pieces = filling.host;
+  if (pieces.size(0) == 0) return at::zeros_like(filling.shard.local, at::Device(at::kCPU));
+  at::Tensor sum = pieces[0];
+  for (std::int64_t i = 1; i < pieces.size(0); ++i) sum.add_(pieces[i]);
+  return sum.view(filling.shard.local.sizes());
 }
 
 void finish(Filling& filling) {
@@ -113,20 +139,28 @@ void finish(Filling& filling) {
   if (shard.load)
     shard.load(filling.host);
   else if (filling.needs_copy())
-    at::Tensor(shard.local).copy_(filling.host);
+    at::Tensor(shard.local).copy_(sum_of_pieces(filling));
   filling.host = at::Tensor();
 }
 
 void fill_all(std::vector<Filling>& fillings, storage::SavedTensors& tensors) {
   std::vector<std::pair<std::pair<std::size_t, std::int64_t>, Filling*>> order;
-  for (Filling& one : fillings) order.emplace_back(tensors.place_of(*one.saved, one.begin()), &one);
+  for (Filling& one : fillings) {
+    const std::int64_t first = one.begins.empty() ? 0 : one.begins.front();
+    order.emplace_back(tensors.place_of(*one.saved, first), &one);
+  }
   std::sort(order.begin(), order.end());
   for (auto next = order.begin(); next != order.end();) {
     std::vector<storage::SavedTensors::Wanted> wanted;
     const auto first = next;
     for (std::size_t copied = 0; next != order.end() && copied <= kCopiedBytes; ++next) {
       Filling& one = *next->second;
-      wanted.push_back({one.saved, one.begin(), memory_of(one)});
+      allocate(one);
+      std::byte* memory = static_cast<std::byte*>(one.host.data_ptr());
+      for (const std::int64_t begin : one.begins) {
+        wanted.push_back({one.saved, begin, {memory, one.piece_bytes()}});
+        memory += one.piece_bytes();
+      }
       if (one.needs_copy()) copied += one.bytes();
     }
     tensors.read(wanted);
@@ -143,6 +177,10 @@ SavedPlace place_of(const std::string& part, const NamedShard& shard) {
   if (part == storage::kModelPart && shard.name.find('/') == std::string::npos)
     return {storage::kModelFile, shard.name};
   return {storage::kStateFile, part + "/" + shard.name};
+}
+
+bool can_be_left_out(std::string_view key) {
+  return key.substr(key.find('/') + 1).starts_with(kCompressionPrefix);
 }
 
 bool restore(const Parts& parts, const storage::Manifest& manifest,
@@ -169,7 +207,7 @@ bool restore(const Parts& parts, const storage::Manifest& manifest,
     refuse_leftovers(tensors, storage::kModelFile, path, wanted,
                      [&](const std::string&) { return parts.count(storage::kModelPart) > 0; });
     refuse_leftovers(tensors, storage::kStateFile, path, wanted, [&](const std::string& key) {
-      return parts.count(key.substr(0, key.find('/'))) > 0;
+      return parts.count(key.substr(0, key.find('/'))) > 0 && !can_be_left_out(key);
     });
     fill_all(fillings, tensors);
   };

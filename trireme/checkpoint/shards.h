@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/comm/communicator.h"
@@ -30,6 +31,8 @@ struct SavedPlace {
 };
 /// CheckFailure if the shard's tensor is not as NamedShard describes it.
 SavedPlace place_of(const std::string& part, const NamedShard& shard);
+/// Whether a training goes on without tensor `key`, "PART/NAME" (kCompressionPrefix).
+bool can_be_left_out(std::string_view key);
 
 /// Collects the shards of all ranks into one checkpoint. A rank that share() has chosen writes its
 /// own shards and reports to rank 0. Rank 0 writes all others; these are sent to it one at a time,
@@ -97,8 +100,8 @@ class CheckpointContent {
 };
 
 /// Fills every shard of every part and calls restored(). Ignores parts of the checkpoint that are
-/// not in `parts`. Throws CheckpointError if a tensor is missing, no rank needs a saved tensor, a
-/// shape or type differs, or weights are NaN. Collective if `world` is given. `reading`, unless it
+/// not in `parts`. Throws CheckpointError if a tensor is missing, no rank needs a saved tensor that
+/// cannot be left out, a shape or type differs, or weights are NaN. Collective if `world` is given. `reading`, unless it
 /// is empty, gets the function that reads this rank's shards and may call it again. If it returns
 /// false, restore() returns false and calls no restored(); it must do so on all ranks or none.
 bool restore(const Parts& parts, const storage::Manifest& manifest,

@@ -165,6 +165,54 @@ TEST_F(ShardsTest, AnOptionalTensorMayBeAbsent) {
   EXPECT_EQ(wanted.state()[1].local.item<float>(), 3);
 }
 
+// A part with row `rank` of `rows`, as one of so many ranks has it.
+NamedShard row_of_rank(const std::string& name, const at::Tensor& rows, std::int64_t rank) {
+  NamedShard shard = whole(name, rows[rank].clone());
+  shard.shape = rows.sizes().vec();
+  shard.begin = rank * rows.size(1);
+  shard.end = (rank + 1) * rows.size(1);
+  shard.optional = shard.row_of_rank = true;
+  return shard;
+}
+
+// Rank r of n gets the sum of rows r, r + n, ...: on equally many ranks its own row.
+TEST_F(ShardsTest, DealsOutTheRowsOfOtherRanks) {
+  const at::Tensor rows = at::arange(1, 11, at::kFloat).view({5, 2});
+  Part saved({whole("compression/r", rows)});
+  const storage::Manifest manifest = write({{"train", &saved}});
+  for (const int ranks : {1, 2, 3, 5, 7}) {
+    at::Tensor sum = at::zeros({2});
+    for (int rank = 0; rank < ranks; ++rank) {
+      Part wanted({row_of_rank("compression/r", at::full({ranks, 2}, 99.0F), rank)});
+      restore({{"train", &wanted}}, manifest, *folder_);
+      const at::Tensor own = wanted.state()[0].local;
+      sum += own;
+      if (ranks == 5) {
+        EXPECT_TRUE(own.equal(rows[rank]));
+      }
+      if (ranks == 2) {
+        EXPECT_TRUE(own.equal(rank == 0 ? rows[0] + rows[2] + rows[4] : rows[1] + rows[3]));
+      }
+      if (rank >= 5) {
+        EXPECT_EQ(own.abs().sum().item<float>(), 0);
+      }
+    }
+    EXPECT_TRUE(sum.equal(rows.sum(0))) << ranks;
+  }
+}
+
+TEST_F(ShardsTest, TheStateOfCompressionMayBeAbsentOrLeftOver) {
+  const at::Tensor w = at::ones({2}), rows = at::ones({3, 2});
+  Part with({whole("w", w), whole("compression/r", rows)}), without({whole("w", w)});
+  Part wanted({whole("w", w), row_of_rank("compression/r", at::zeros({2, 2}), 1)});
+  EXPECT_EQ(refusal({{"train", &with}}, {{"train", &without}}), "accepted");
+  EXPECT_EQ(refusal({{"train", &without}}, {{"train", &wanted}}), "accepted");
+  EXPECT_EQ(wanted.state()[1].local.sum().item<float>(), 0);
+  Part wider({whole("w", w), row_of_rank("compression/r", at::zeros({2, 3}), 1)});
+  EXPECT_THAT(refusal({{"train", &with}}, {{"train", &wider}}),
+              AllOf(HasSubstr("F32 [3, 2]"), HasSubstr("F32 [2, 3] is needed")));
+}
+
 // The error names the optimizers, not the first tensor that is missing.
 TEST_F(ShardsTest, TheStateOfAnotherOptimizerIsNamed) {
   Part saved({whole("w", at::zeros({2})), whole("optimizer/w.exp_avg", at::zeros({2}))},

@@ -333,6 +333,66 @@ TEST(KeptState, MovesTensorsThatAreCutByColumns) {
   });
 }
 
+// Ranks' rows of a tensor of two columns; row r has r + 1.
+std::vector<NamedShard> ranks_rows(std::int64_t ranks, const std::vector<std::int64_t>& which) {
+  std::vector<NamedShard> rows;
+  for (const std::int64_t row : which)
+    rows.push_back({.name = "compression/r",
+                    .shape = {ranks, 2},
+                    .begin = 2 * row,
+                    .end = 2 * row + 2,
+                    .local = at::full({2}, static_cast<double>(row + 1)),
+                    .optional = true,
+                    .row_of_rank = true});
+  return rows;
+}
+
+// Four ranks kept the rows, and three go on. Rank 0 has a copy of the lost rank's row, of step 4 only.
+TEST(KeptState, DealsOutTheRowsOfLostRanksIfTheyWereKept) {
+  testing::run_ranks(3, [](RankContext& rank) {
+    const auto restored = [&](const std::vector<std::int64_t>& steps, bool lossless) {
+      KeptState kept;
+      for (const std::int64_t step : steps) {
+        const std::vector<std::int64_t> copies = rank.rank == 0 && step == 4
+                                                     ? std::vector<std::int64_t>{0, 3}
+                                                     : std::vector<std::int64_t>{rank.rank};
+        Fixed old(ranks_rows(4, copies));
+        kept.add(keep({{"train", &old}}, step, {{"train", "{}"}}));
+      }
+      Fixed fresh(ranks_rows(3, {rank.rank}));
+      const auto done = restore_kept({{"train", &fresh}}, &kept, 0, *rank.world, lossless);
+      return std::pair(done, fresh.state()[0].local[0].item<double>());
+    };
+    const double own = rank.rank + 1, summed = rank.rank == 0 ? 5 : own;
+    for (const bool lossless : {true, false})
+      EXPECT_EQ(restored({4, 5}, lossless), std::pair(std::optional<std::int64_t>(4), summed));
+    EXPECT_EQ(restored({5}, true).first, std::nullopt);
+    EXPECT_EQ(restored({5}, false), std::pair(std::optional<std::int64_t>(5), own));
+  });
+}
+
+// After one rank alone, which keeps none; and rows of ranks that were in the middle of a step.
+TEST(KeptState, RowsThatWereNeverThereAreNotMissed) {
+  testing::run_ranks(3, [](RankContext& rank) {
+    const auto restored = [&](std::vector<NamedShard> kept_shards, bool lossless) {
+      Fixed old(std::move(kept_shards)), fresh(ranks_rows(3, {rank.rank}));
+      KeptState kept;
+      kept.add(keep({{"train", &old}}, 5, {{"train", "{}"}}));
+      const auto done = restore_kept({{"train", &fresh}}, &kept, 0, *rank.world, lossless);
+      if (done) {
+        EXPECT_EQ(fresh.state()[0].local.sum().item<double>(), 0);
+      }
+      return done;
+    };
+    EXPECT_EQ(restored({}, true), 5);
+    std::vector<NamedShard> empty = ranks_rows(3, {rank.rank});
+    empty[0].end = empty[0].begin;
+    empty[0].local = at::empty({0});
+    EXPECT_EQ(restored(empty, true), std::nullopt);
+    EXPECT_EQ(restored(empty, false), 5);
+  });
+}
+
 // Looks at every source for every element.
 std::vector<Move> moves_one_by_one(const Tensors& need, const Tensors& have, int ranks) {
   std::vector<Move> moves;

@@ -37,10 +37,17 @@ void set_state(StateCosts& costs, const PlannedJob& job) {
   else if (job.expert > 1)
     costs.sole = static_cast<std::int64_t>(static_cast<double>(costs.sole) * experts /
                                            std::max(experts + others, 1.0));
+  // Each rank has a residual of its own.
+  if (job.keeps_residual && groups > 1) costs.unsent = weights;
+  costs.state += costs.unsent;
+  costs.sole += costs.unsent;
 }
 
 // Ranks have different parts of the state.
-bool in_parts(const PlannedJob& job) { return job.shards() || job.holders() * job.expert > 1; }
+bool in_parts(const PlannedJob& job) {
+  return job.shards() || job.holders() * job.expert > 1 ||
+         (job.keeps_residual && job.data_ranks() > 1);
+}
 
 std::string of_other_ranks(int count) { return counted(count, "other rank"); }
 
@@ -71,8 +78,9 @@ std::int64_t snapshots_on_host(const TrainingPlan& plan) {
   const int different = job.holders() * job.expert;  // ranks of a copy of the model
   const std::int64_t writers = std::min(job.ranks_here, different * job.owners);
   const std::int64_t whole = std::min(job.ranks_here, different);
-  return times(plan.state_costs.parts, writers) +
-         times(plan.state_costs.snapshot - plan.state_costs.parts, whole);
+  const StateCosts& costs = plan.state_costs;
+  return times(costs.parts, writers) + times(costs.unsent, job.ranks_here) +
+         times(costs.snapshot - costs.parts - costs.unsent, whole);
 }
 
 std::string after_a_loss(const TrainingPlan& plan) {
@@ -112,6 +120,10 @@ std::string after_a_loss(const TrainingPlan& plan) {
            "others' parts may be of two steps, the job" +
            back + " (checkpoint.memory = 1 keeps those of both)";
   }
+  if (plan.state_costs.generations == 0 && plan.state_costs.sole == plan.state_costs.unsent)
+    return others +
+           "what a rank has not sent of its gradients (comm.compression) may be lost "
+           "(checkpoint.memory = 1 keeps a copy in memory)";
   if (plan.state_costs.generations > 0)
     return others + "its part of the state comes from the memory of " +
            of_other_ranks(plan.state_costs.holders) + ", and " + repeated +

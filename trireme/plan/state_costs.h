@@ -32,11 +32,12 @@ struct Keeping {
 
 /// Bytes on the host, for the rank with the most.
 struct StateCosts {
-  std::int64_t state = 0;  // the rank's shards of weights and optimizer state
-  std::int64_t parts = 0;  // of these, the shards that are parts of tensors (ZeRO)
-  std::int64_t sole = 0;   // of these, what no other rank has
-  int generations = 0;     // copies of different steps at a time; 0: no copies are made
-  int holders = 0;         // other ranks that have a copy of a rank's shards; 0: they have the same
+  std::int64_t state = 0;   // the rank's shards of weights and optimizer state
+  std::int64_t parts = 0;   // of these, the shards that are parts of tensors (ZeRO)
+  std::int64_t sole = 0;    // of these, what no other rank has
+  std::int64_t unsent = 0;  // of `state`: what is left out if it is lost (comm.compression)
+  int generations = 0;      // copies of different steps at a time; 0: no copies are made
+  int holders = 0;  // other ranks that have a copy of a rank's shards; 0: they have the same
   std::int64_t copies = 0;  // its own and those it keeps for others, of all generations
   std::int64_t snapshot = 0;
   std::int64_t sent = 0;  // by a rank for one generation

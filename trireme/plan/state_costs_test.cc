@@ -92,6 +92,22 @@ TEST(StateCosts, Zero3In16BitsCopiesMastersToTwoRanksEveryFiveSteps) {
   EXPECT_EQ(plan::make_plan(job).state_costs.holders, 3);
 }
 
+TEST(StateCosts, ARankHasWhatItHasNotSentOfItsGradients) {
+  plan::PlannedJob job = kept_job(4);
+  job.keeps_residual = true;
+  const plan::TrainingPlan plan = plan::make_plan(job);
+  EXPECT_EQ(plan.state_costs.state, 16 * 1000);
+  EXPECT_EQ(plan.state_costs.sole, 4 * 1000);
+  EXPECT_EQ(plan.memory.copies, 3 * (16'000 + 4000));
+  EXPECT_EQ(plan.memory.snapshot, 16'000);
+  EXPECT_EQ(plan::snapshots_on_host(plan), 12'000 + 4 * 4000);
+  EXPECT_THAT(plan::after_a_loss(plan), HasSubstr("comes from the memory of 1 other rank"));
+  job.keeping.copies = 0;
+  EXPECT_THAT(
+      plan::after_a_loss(plan::make_plan(job)),
+      AllOf(HasSubstr("the others go on"), HasSubstr("may be lost (checkpoint.memory = 1")));
+}
+
 // Two groups of two owners: each part is on two ranks, which may be a step apart. Each keeps its own
 // part of older steps, and sends nothing.
 TEST(StateCosts, ReplicasOfPartsAreKeptButNotSent) {

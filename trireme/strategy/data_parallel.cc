@@ -469,6 +469,7 @@ std::string DataParallel::metadata() const {
                      {"optimizer", parallel::name_of(impl_->trained.optimizer())},
                      {"optimizer_updates", impl_->trained.optimizer_updates()}};
   impl_->guards.save(all);
+  impl_->trained.compression().save(all);
   return all.dump();
 }
 
@@ -483,6 +484,7 @@ void DataParallel::restored(const std::string& metadata) {
                            .advice = "Use a checkpoint of the same program."});
   require_same_optimizer(metadata, this->metadata());
   impl_->guards.restore(json);
+  impl_->trained.compression().restored(json);
   impl_->batches = batches;
   impl_->seed = json["seed"].get<std::uint64_t>();
   impl_->trained.restored(steps, updates);

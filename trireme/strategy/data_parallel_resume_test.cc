@@ -107,12 +107,15 @@ using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(Net
 // Five steps at once, and three and two in another program that goes on from the first one's state.
 // Returns the names of that state.
 std::set<std::string> expect_equal_bits_after_a_resume(testing::RankContext& rank, double dropout,
-                                                       const MakeOptimizer& make) {
+                                                       const MakeOptimizer& make,
+                                                       const DataParallelOptions& options = {}) {
   struct Program {
-    Program(testing::RankContext& rank, double dropout, const MakeOptimizer& make)
+    Program(testing::RankContext& rank, double dropout, const MakeOptimizer& make,
+            const DataParallelOptions& options)
         : net(false, dropout),
           optimizer(make(net)),
-          parallel(parallel::StrategyContext{.world = rank.world.get()}, net, *optimizer) {}
+          parallel(parallel::StrategyContext{.world = rank.world.get()}, net, *optimizer, options) {
+    }
     void run(int from, int to) {
       for (int step = from; step < to; ++step) {
         mean_loss(net, step, 1).backward();
@@ -124,7 +127,7 @@ std::set<std::string> expect_equal_bits_after_a_resume(testing::RankContext& ran
     DataParallel parallel;
   };
   at::manual_seed(5);
-  Program straight(rank, dropout, make);
+  Program straight(rank, dropout, make, options);
   straight.run(0, 3);
   std::map<std::string, at::Tensor> saved;
   std::set<std::string> names;
@@ -137,7 +140,7 @@ std::set<std::string> expect_equal_bits_after_a_resume(testing::RankContext& ran
   const std::string expected = straight.parallel.weights_hash();
 
   at::manual_seed(99);
-  Program resumed(rank, dropout, make);
+  Program resumed(rank, dropout, make, options);
   for (const NamedShard& shard : resumed.parallel.state()) shard.local.copy_(saved.at(shard.name));
   resumed.parallel.restored(metadata);
   resumed.run(3, 5);
@@ -153,6 +156,23 @@ TEST(DataParallel, ResumesFromItsStateWithEqualBits) {
     });
     EXPECT_TRUE(names.contains("optimizer/first.weight.max_exp_avg_sq"));
   });
+}
+
+TEST(DataParallel, CompressedTrainingResumesWithEqualBits) {
+  for (const char* compression :
+       {"topk:0.2", "randomk:0.2", "onebit", "powersgd:1,0", "powersgd:1,4"}) {
+    SCOPED_TRACE(compression);
+    testing::run_ranks(2, [&](testing::RankContext& rank) {
+      const auto names =
+          expect_equal_bits_after_a_resume(rank, 0,
+                                           [](Net& net) {
+                                             return std::make_unique<torch::optim::Adam>(
+                                                 net.parameters(), torch::optim::AdamOptions(1e-2));
+                                           },
+                                           {.compression = compression});
+      EXPECT_TRUE(names.contains("compression/residual/first.weight"));
+    });
+  }
 }
 
 // Gradients of the first layer are there, and nothing updates it: the second layer's updates count.

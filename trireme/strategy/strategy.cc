@@ -152,6 +152,7 @@ Strategy::Impl::Impl(const parallel::StrategyContext& own_env, const models::Blo
                                             ? [this] { return engine.enter_barrier(); }
                                             : std::function<Work()>(),
                                         [this] { return optimizer->step_count(); })),
+      compression(options.compression, parallel::compressors_of(sync.of_part), env.rank() == 0),
       guards(guard_options(options, parts.whole().store)),
       runner(env, pipeline, grid, parts, sync.of_part,
              {.in_order = plan.in_order(grid.pipeline != nullptr),
@@ -203,6 +204,7 @@ StepResult Strategy::Impl::step(const Batch& given, const Loss& given_loss) {
   TRIREME_CHECK(!averaged);
   if (const std::exception_ptr broken = env.world->failure()) std::rethrow_exception(broken);
   const observe::TracedScope span(env.trace.get(), *env.world->waiter(), "step");
+  compression.say();
   const Loss loss = [&](const models::Value& output, const MicroBatch& micro) {
     return layers.joined(given_loss(output, micro), micro, parallel::Sequences::Cut);
   };
@@ -356,6 +358,7 @@ std::vector<NamedShard> Strategy::Impl::state(bool with_servers) {
   if (here && rows) add("", rows->state());
   if (sync.local != nullptr) add("", sync.local->state());
   if (average) add("ema/", average->state(sync.step->owned(), parts.infos()));
+  add("", compression.shards());
   return content.of_whole(std::move(shards));
 }
 
@@ -363,6 +366,7 @@ std::string Strategy::Impl::metadata() const {
   nlohmann::json all{{"optimizer", optimizer->name()},
                      {"optimizer_steps", optimizer->step_count()}};
   guards.save(all);
+  compression.save(all);
   return all.dump();
 }
 
@@ -381,6 +385,7 @@ void Strategy::Impl::restored(const std::string& metadata) {
   optimizer->set_step_count(saved_count(json, "optimizer_steps"));
   try {
     guards.restore(json);
+    compression.restored(json);
   } catch (const nlohmann::json::exception&) {
     refuse_metadata();
   }

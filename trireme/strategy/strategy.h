@@ -230,8 +230,9 @@ class Strategy final : public Saveable, public StepVoter {
   std::int64_t offloaded_bytes() const;
 
   /// Master weights under their own names ("layer.0.mlp.up.weight"), optimizer state under
-  /// "optimizer/NAME.exp_avg", averages under "ema/NAME", buffers under their names. Collective if
-  /// ranks train separate copies: these become equal first, and training goes on from them.
+  /// "optimizer/NAME.exp_avg", averages under "ema/NAME", what compression keeps under
+  /// "compression/", buffers under their names. Collective if ranks train separate copies: these
+  /// become equal first, and training goes on from them.
   std::vector<NamedShard> state() override;
   std::vector<NamedShard> own_state() override;
   bool can_go_on(const std::string& metadata) override;

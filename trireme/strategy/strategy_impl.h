@@ -17,6 +17,7 @@
 #include "trireme/strategy/step_engine.h"
 #include "trireme/strategy/step_guards.h"
 #include "trireme/strategy/strategy_sync.h"
+#include "trireme/sync/compression/compression_state.h"
 #include "trireme/sync/offload.h"
 #include "trireme/sync/weight_average.h"
 #include "trireme/tensor/devices/device_graph.h"
@@ -77,6 +78,7 @@ struct Strategy::Impl final : parallel::StepTarget {
   std::shared_ptr<ps::RowStore> rows;  // of embeddings; null: the model has none
   double rate;                         // of the next update
   parallel::StrategySync sync;
+  parallel::CompressionState compression;
   std::optional<parallel::WeightAverage> average;
   bool averaged = false;  // weights and averages are swapped
   parallel::StepGuards guards;

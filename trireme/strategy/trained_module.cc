@@ -4,6 +4,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <numeric>
 #include <utility>
@@ -63,7 +64,8 @@ TrainedModule::TrainedModule(const StrategyContext& env, torch::nn::Module& modu
       tensors_(checked_tensors(module, optimizer, options)),
       device_(device_in(tensors_, env, options.kernel_threads)),
       plan_(plan_of(options, env)),
-      sync_(make_sync(options, barrier)) {}
+      sync_(make_sync(options, barrier)),
+      compression_(options.compression, compressors_of(std::array{sync_.get()}), env.rank() == 0) {}
 
 // The optimizer may be trained further, as if its state had never been read.
 TrainedModule::~TrainedModule() {
@@ -149,6 +151,7 @@ at::Tensor TrainedModule::updated(std::size_t i) {
 }
 
 void TrainedModule::update(double scale) {
+  compression_.say();
   if (remote_) {
     remote_->apply(rates().front(), scale);
     steps_ = std::max(steps_ + 1, remote_->step_count());
@@ -218,6 +221,7 @@ std::vector<NamedShard> TrainedModule::own_state() {
       state.push_back(std::move(shard));
     }
   }
+  for (NamedShard& shard : compression_.shards()) state.push_back(std::move(shard));
   return state;
 }
 

@@ -14,6 +14,7 @@
 #include "trireme/ps/rows/row_store.h"
 #include "trireme/ps/worker/remote_optimizer.h"
 #include "trireme/strategy/module_tensors.h"
+#include "trireme/sync/compression/compression_state.h"
 #include "trireme/sync/gathers/parameter_store.h"
 #include "trireme/sync/levels/optimizer_shards.h"
 #include "trireme/sync/parameter_sync.h"
@@ -39,6 +40,7 @@ class TrainedModule {
   /// SHA-256 over parameters, buffers and rows of embeddings.
   std::string weights_hash();
   ParameterSync& sync() noexcept { return *sync_; }
+  CompressionState& compression() noexcept { return compression_; }
   torch::optim::Optimizer& optimizer() const noexcept { return optimizer_; }
   /// Updates since the start of the training.
   std::int64_t steps() const noexcept { return steps_; }
@@ -103,6 +105,7 @@ class TrainedModule {
   std::unique_ptr<ps::RemoteOptimizer> remote_;  // with servers; owned() is whole
   std::shared_ptr<ps::RowStore> rows_;           // of embeddings on servers; null: none
   std::unique_ptr<ParameterSync> sync_;
+  CompressionState compression_;
   std::int64_t steps_ = 0;
   // Slices whose state own_state() made before the first update; the optimizer makes its own there.
   std::set<std::size_t> made_;

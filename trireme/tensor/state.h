@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/base/buffer.h"
@@ -31,7 +32,14 @@ struct NamedShard {
   bool frozen = false;
   /// Loading leaves it as it is if the checkpoint has no such tensor (copies in memory have all).
   bool optional = false;
+  /// The tensor has a row (of the first dim) for each rank, and this is this rank's. If the saved
+  /// one has another number of rows, rank r of n gets the sum of rows r, r + n, ..., or zeros.
+  bool row_of_rank = false;
 };
+
+/// Names of the state of gradient compression begin so. A checkpoint that has it loads into a run
+/// without it, and the reverse; an elastic job may go on without it.
+inline constexpr std::string_view kCompressionPrefix = "compression/";
 
 /// Everything a Checkpointer saves. Called at a step boundary on every rank.
 class Saveable {

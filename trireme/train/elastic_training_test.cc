@@ -5,9 +5,11 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <random>
+#include <span>
 
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/job/job_input.h"
@@ -52,6 +54,7 @@ struct Layout {
   std::string sync = "plain";
   int memory = 0, pipeline = 1, tensor = 1, servers = 0;
   bool rows = false;  // a model with embeddings on the servers, of which they drop some
+  std::string compression = "none";
   int ranks_of_a_copy() const { return pipeline * tensor; }
 };
 
@@ -84,7 +87,8 @@ std::string train(ElasticCluster& cluster, Job& job, const Layout& layout,
                        .pipeline = layout.pipeline,
                        .tensor = layout.tensor,
                        .clip = 0.5,
-                       .bucket_bytes = 1024},
+                       .bucket_bytes = 1024,
+                       .compression = layout.compression},
                       AdamW{.learning_rate = 0.01});
     Checkpointer checkpointer(
         job, ::testing::TempDir() + "no-checkpoints-" + std::to_string(getpid()),
@@ -104,8 +108,9 @@ std::string train(ElasticCluster& cluster, Job& job, const Layout& layout,
 }
 
 // On as few ranks as hold one copy of the model. Tensor-parallel ranks add in an order of their own.
+// Compressed gradients depend on the number of ranks.
 std::string undisturbed(const Layout& layout = {}) {
-  const int ranks = layout.ranks_of_a_copy();
+  const int ranks = layout.compression == "none" ? layout.ranks_of_a_copy() : 4;
   ElasticCluster cluster(
       {.options = {.min = ranks, .max = ranks, .multiple = ranks, .stages = layout.pipeline},
        .ranks = ranks,
@@ -124,14 +129,15 @@ int runs(int usual) {
 
 struct Kind {
   const char* name;
-  const char* sync;
+  const char* sync = "plain";
   int memory = 0, kills = 0, hangs = 0, spares = 0, min = 1;
   int pipeline = 1, tensor = 1;
   int coordinator_deaths = 0, cuts = 0;
   std::vector<std::pair<Duration, int>> resizes = {};
   int servers = 0;
   bool rows = false;
-  Layout layout() const { return {sync, memory, pipeline, tensor, servers, rows}; }
+  const char* compression = "none";
+  Layout layout() const { return {sync, memory, pipeline, tensor, servers, rows, compression}; }
 };
 
 // Lost packets and late messages; and connections that are cut for a while, some of which break, although
@@ -159,7 +165,9 @@ TEST_P(ElasticTraining, HasTheWeightsOfTheRunThatWasNotDisturbed) {
   const Kind kind = GetParam();
   const Layout layout = kind.layout();
   const std::string expected =
-      undisturbed(kind.rows ? layout : Layout{.pipeline = kind.pipeline, .tensor = kind.tensor});
+      undisturbed(kind.rows || layout.compression != "none"
+                      ? layout
+                      : Layout{.pipeline = kind.pipeline, .tensor = kind.tensor});
   int deaths = 0, disturbed = 0;
   for (int seed = 1; seed <= runs(25); ++seed) {
     ElasticCluster cluster({.options = {.min = std::max(kind.min, layout.ranks_of_a_copy()),
@@ -241,7 +249,21 @@ INSTANTIATE_TEST_SUITE_P(
              .kills = 4,
              .resizes = {{milliseconds(4), 2}, {milliseconds(7), 4}},
              .servers = 2,
-             .rows = true}),
+             .rows = true},
+        // With copies on all other ranks, and as many ranks in every step.
+        Kind{.name = "TopKKills", .memory = 3, .kills = 3, .min = 4, .compression = "topk:0.1"},
+        Kind{.name = "RandomKHangs",
+             .memory = 3,
+             .kills = 1,
+             .hangs = 1,
+             .min = 4,
+             .compression = "randomk:0.2"},
+        Kind{.name = "PowerSgdSpares",
+             .memory = 3,
+             .kills = 3,
+             .spares = 1,
+             .min = 4,
+             .compression = "powersgd:1,3"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Two pipelines of two stages, or two pairs of tensor-parallel ranks: the copy of the model that is left
@@ -372,6 +394,73 @@ TEST(ElasticTraining, WaitsForTheStorageWhenNoRankHasTheStateAnyMore) {
   EXPECT_EQ(ended, 2) << cluster.trouble();
   EXPECT_EQ(cluster.deaths(), 1) << cluster.trouble();
   EXPECT_EQ(files->failures, 0);
+}
+
+// The sum of all ranks' residuals.
+std::vector<double> unsent(Strategy& strategy, Job& job) {
+  std::vector<at::Tensor> residuals;
+  for (const NamedShard& shard : strategy.own_state())
+    if (shard.row_of_rank) residuals.push_back(shard.local.flatten().to(at::kDouble));
+  const at::Tensor all = at::cat(residuals);
+  std::vector<double> sum(all.const_data_ptr<double>(), all.const_data_ptr<double>() + all.numel());
+  job.world().all_reduce(Buffer::of(std::span(sum)), ReduceOp::Sum, {.label = "unsent"}).wait();
+  return sum;
+}
+
+TEST(ElasticTraining, RanksTakeOverWhatOthersHaveNotSent) {
+  ElasticCluster cluster({.options = {.min = 2, .max = 4},
+                          .ranks = 4,
+                          .resizes = {{milliseconds(6), 2}, {milliseconds(14), 3}}});
+  std::map<long, std::vector<double>> sums;  // after so many steps
+  int taken_over = 0;
+  cluster.run([&](Job& job, const auto& at_step) {
+    run_elastic(job, [&] {
+      Strategy strategy(cluster.context_of(job), model_of({}),
+                        {.bucket_bytes = 1024, .compression = "topk:0.1"},
+                        AdamW{.learning_rate = 0.01});
+      Checkpointer checkpointer(job, ::testing::TempDir() + "none-" + std::to_string(getpid()),
+                                {.every = 0, .lock = false});
+      checkpointer.add("train", strategy);
+      const long first = job.changes().epoch().number > 0 ? checkpointer.resume() : 0;
+      if (first > 0) {
+        const std::vector<double> now = unsent(strategy, job), &before = sums.at(first);
+        double largest = 0;
+        for (std::size_t i = 0; i < now.size(); ++i) {
+          EXPECT_NEAR(now[i], before.at(i), 1e-5);
+          largest = std::max(largest, std::abs(now[i]));
+        }
+        EXPECT_GT(largest, 0.01);
+        ++taken_over;
+      }
+      for (long step = first; step < kSteps; ++step) {
+        at_step();
+        job.waiter()->sleep(milliseconds(3));
+        strategy.step(batch_of(job, step), token_loss());
+        sums[step + 1] = unsent(strategy, job);
+        checkpointer.after(step);
+      }
+      return 0;
+    });
+  });
+  EXPECT_EQ(cluster.epochs(), 3) << cluster.trouble();
+  EXPECT_EQ(taken_over, 2 + 3);
+}
+
+TEST(ElasticTraining, WithoutCopiesRanksGoOnWithoutWhatALostOneHadNotSent) {
+  ElasticCluster cluster({.options = {.min = 2, .max = 3, .restarts = 0}, .ranks = 3});
+  std::vector<std::string> hashes;
+  cluster.run([&](Job& job, const auto& at_step) {
+    const bool is_victim = job.rank() == 2;
+    const auto dies = [&](long step) {
+      at_step();
+      if (is_victim && step == 5) throw std::runtime_error("killed");
+    };
+    std::vector<long> firsts;
+    hashes.push_back(train(cluster, job, {.compression = "topk:0.1"}, dies, &firsts));
+    EXPECT_EQ(firsts.back(), 5) << "repeats steps";
+  });
+  ASSERT_EQ(hashes.size(), 2u) << cluster.trouble();
+  EXPECT_EQ(hashes[0], hashes[1]);
 }
 
 TEST(ElasticTraining, GrowsAndShrinksBetweenSteps) {

@@ -20,7 +20,8 @@ class CastCompressor final : public Compressor {
     }
   }
 
-  void launch(std::size_t bucket, at::Tensor local) override {
+ private:
+  void send(std::size_t bucket, at::Tensor local) override {
     const Buffer& wire = wires_[bucket];
     tensor::view_of(wire).copy_(local);
     sent_ += static_cast<std::int64_t>(wire.bytes());
@@ -28,9 +29,8 @@ class CastCompressor final : public Compressor {
           [local, wire] { local.copy_(tensor::view_of(wire)); });
   }
 
-  void drop() override {}
+  void forget() override {}
 
- private:
   std::vector<Buffer> wires_;  // in arenas: reduced without a copy
 };
 

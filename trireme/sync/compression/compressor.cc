@@ -10,7 +10,7 @@
 #include "trireme/base/error.h"
 #include "trireme/comm/choice/tune.h"
 #include "trireme/comm/collectives.h"
-#include "trireme/sync/compression/residual.h"
+#include "trireme/sync/compression/lossy_compressor.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::parallel {
@@ -95,6 +95,7 @@ void Compressor::finish() {
       one.then();
     }
   }
+  ++steps_;
 }
 
 void check_compression(std::string_view spec) {
@@ -108,8 +109,10 @@ void check_compression(std::string_view spec) {
   refuse(spec, "not known");
 }
 
+std::string_view kind_of_compression(std::string_view spec) { return split(spec).name; }
+
 bool keeps_residual(std::string_view spec) {
-  const std::string_view name = split(spec).name;
+  const std::string_view name = kind_of_compression(spec);
   return name == "topk" || name == "randomk" || name == "powersgd" || name == "onebit";
 }
 

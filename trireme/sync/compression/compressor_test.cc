@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <mutex>
+#include <nlohmann/json.hpp>
 
 #include "trireme/base/error.h"
 #include "trireme/comm/simulate.h"
+#include "trireme/sync/compression/compression_state.h"
 #include "trireme/tensor/random.h"
 #include "trireme/testing/run_ranks.h"
 
@@ -204,6 +207,148 @@ TEST(Compressor, ARefusedStepLeavesNothing) {
       return zero;
     });
   }
+}
+
+constexpr std::array kLossy = {"topk:0.1",     "randomk:0.1",  "onebit",
+                               "powersgd:2,0", "powersgd:2,2", "powersgd:2,9"};
+
+// A matrix of 9 x 7 and a vector of 5, each before a gap.
+std::vector<BucketShape> bucket_with_gaps() {
+  return {{80, {{"matrix", 0, 63, 9}, {"vector", 64, 5, 1}}}};
+}
+
+// `gap`: what was left in the gaps.
+at::Tensor one_step(Compressor& compressor, int rank, int step, double gap = 0) {
+  at::Tensor local = gradient(rank, step).narrow(0, 0, 80).clone();
+  local.narrow(0, 63, 1).fill_(gap);
+  local.narrow(0, 69, 11).fill_(gap);
+  reduce(compressor, local);
+  compressor.accept();
+  return at::cat({local.narrow(0, 0, 63), local.narrow(0, 64, 5)});
+}
+
+// Four steps, and four in another process that goes on from the state of the first.
+TEST(Compressor, GoesOnFromItsStateWithEqualBits) {
+  for (const char* spec : kLossy) {
+    for (int size : {2, 3}) {
+      same_everywhere(size, [&](RankContext& rank) {
+        const auto make = [&] { return make_compressor(spec, *rank.world, bucket_with_gaps(), 1); };
+        const auto straight = make(), resumed = make();
+        for (int step = 0; step < 4; ++step) one_step(*straight, rank.rank, step);
+        const auto saved = straight->state(), fresh = resumed->state();
+        EXPECT_EQ(saved.size(), fresh.size());
+        for (std::size_t i = 0; i < saved.size(); ++i) {
+          EXPECT_EQ(saved[i].name, fresh[i].name);
+          EXPECT_TRUE(saved[i].name.starts_with(kCompressionPrefix));
+          at::Tensor(fresh[i].local).copy_(saved[i].local);
+        }
+        resumed->restored(straight->steps());
+        at::Tensor sum;
+        for (int step = 4; step < 8; ++step) {
+          sum = one_step(*straight, rank.rank, step);
+          EXPECT_TRUE(one_step(*resumed, rank.rank, step, 9).equal(sum))
+              << spec << ", step " << step;
+        }
+        return sum;
+      });
+    }
+  }
+}
+
+TEST(Compressor, EachRankHasARowOfTheResidual) {
+  run_ranks(3, [](RankContext& rank) {
+    const auto compressor = make_compressor("onebit", *rank.world, bucket_with_gaps(), 1);
+    one_step(*compressor, rank.rank, 0);
+    const auto state = compressor->state();
+    ASSERT_EQ(state.size(), 2u);
+    EXPECT_EQ(state[0].name, "compression/residual/matrix");
+    EXPECT_EQ(state[0].shape, (std::vector<std::int64_t>{3, 63}));
+    EXPECT_EQ(state[0].begin, rank.rank * 63);
+    EXPECT_EQ(state[0].end, (rank.rank + 1) * 63);
+    EXPECT_TRUE(state[0].row_of_rank);
+    EXPECT_GT(state[0].local.abs().max().item<float>(), 0);
+  });
+}
+
+// Another compressor's residual is sent, also in steps that are not compressed.
+TEST(Compressor, SendsTheResidualOfAnother) {
+  for (const char* spec : {"topk:1", "randomk:1", "powersgd:2,1"}) {
+    const at::Tensor sum = same_everywhere(2, [&](RankContext& rank) {
+      const auto before = make_compressor("topk:0.1", *rank.world, one_bucket(), 1),
+                 after = make_compressor(spec, *rank.world, one_bucket(), 1);
+      const at::Tensor sent = reduce(*before, gradient(rank.rank));
+      const auto saved = before->state(), fresh = after->state();
+      for (std::size_t i = 0; i < saved.size(); ++i)
+        at::Tensor(fresh[i].local).copy_(saved[i].local);
+      const at::Tensor zeros = at::zeros({kRows * kColumns + kVector}, at::kFloat);
+      return sent + reduce(*after, zeros);
+    });
+    EXPECT_LT(relative(sum, sum_of_gradients(2)), 1e-6) << spec;
+  }
+}
+
+TEST(CompressionState, HasNothingInTheMiddleOfAStep) {
+  run_ranks(2, [](RankContext& rank) {
+    const auto compressor = make_compressor("powersgd:2,0", *rank.world, bucket_with_gaps(), 1);
+    const CompressionState state("powersgd:2,0", {compressor.get()}, false);
+    const auto elements = [&] {
+      std::int64_t sum = 0;
+      for (const NamedShard& shard : state.shards()) {
+        EXPECT_EQ(shard.local.numel(), shard.end - shard.begin);
+        sum += shard.local.numel();
+      }
+      return sum;
+    };
+    const std::int64_t all = 63 + 5 + 7 * 2;
+    EXPECT_EQ(elements(), all);
+    compressor->launch(0, gradient(rank.rank).narrow(0, 0, 80).clone());
+    EXPECT_EQ(elements(), 0);
+    compressor->finish();
+    EXPECT_EQ(elements(), 0) << "the ranks have not voted yet";
+    compressor->accept();
+    EXPECT_EQ(elements(), all);
+    one_step(*compressor, rank.rank, 1);
+    compressor->drop();
+    EXPECT_EQ(elements(), all);
+  });
+}
+
+// The sentence is for people: once, and only if something is other than it was.
+TEST(CompressionState, SaysWithWhatItGoesOn) {
+  run_ranks(2, [](RankContext& rank) {
+    const auto said = [&](const std::string& spec, const nlohmann::json& saved) {
+      const auto compressor = make_compressor(spec, *rank.world, bucket_with_gaps(), 1);
+      std::vector<Compressor*> all;
+      if (compressor) all.push_back(compressor.get());
+      CompressionState state(spec, all, rank.rank == 0);
+      state.restored(saved);
+      if (rank.rank != 0) return std::string();
+      ::testing::internal::CaptureStderr();
+      state.say();
+      state.say();
+      return ::testing::internal::GetCapturedStderr();
+    };
+    const auto saved = [](const char* spec, int ranks) {
+      return nlohmann::json{{"compression", {{"spec", spec}, {"ranks", ranks}, {"steps", 7}}}};
+    };
+    const std::string same = said("topk:0.1", saved("topk:0.1", 2)),
+                      more = said("topk:0.1", saved("topk:0.1", 3)),
+                      old = said("topk:0.1", nlohmann::json::object()),
+                      none = said("none", saved("topk:0.1", 3)),
+                      neither = said("bf16", nlohmann::json::object());
+    if (rank.rank != 0) return;
+    EXPECT_EQ(same, "");
+    EXPECT_EQ(neither, "");
+    EXPECT_EQ(more,
+              "what 3 ranks had not sent of their gradients (comm.compression = \"topk:0.1\") is "
+              "divided among 2 ranks: the weights will not be those of a run that stays on 3 "
+              "ranks\n");
+    EXPECT_EQ(old,
+              "there is no earlier state of comm.compression = \"topk:0.1\", which begins anew\n");
+    EXPECT_EQ(none,
+              "what 3 ranks had not sent of their gradients (comm.compression = \"topk:0.1\") is "
+              "left out: this job sends all\n");
+  });
 }
 
 TEST(Compressor, AutoCompressesWhereTheLinkIsSlow) {

@@ -3,8 +3,7 @@
 // elements, which replace them: 520 bytes instead of 16,384. The difference stays in the residual.
 #include <ATen/Functions.h>
 
-#include "trireme/sync/compression/compressor.h"
-#include "trireme/sync/compression/residual.h"
+#include "trireme/sync/compression/lossy_compressor.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::parallel {
@@ -73,13 +72,13 @@ void encode(at::Tensor& values, const Code& code) {
   values.sub_(code.decoded(count));
 }
 
-class OneBit final : public Compressor {
+class OneBit final : public LossyCompressor {
  public:
-  OneBit(comm::Communicator& world, std::vector<BucketShape> buckets)
-      : Compressor(world), residuals_(buckets) {}
+  using LossyCompressor::LossyCompressor;
 
-  void launch(std::size_t bucket, at::Tensor local) override {
-    at::Tensor& kept = residuals_.add(bucket, local);
+ private:
+  void send(std::size_t bucket, at::Tensor local) override {
+    at::Tensor& kept = add(bucket, local);
     const std::int64_t chunks = chunks_of(kept.numel());
     const std::int64_t bytes = chunks * (kMeans + kBits);
     const auto options = kept.options().dtype(at::kByte);
@@ -95,18 +94,13 @@ class OneBit final : public Compressor {
               local.add_(Code(all, rank * bytes, chunks).decoded(local.numel()));
           });
   }
-
-  void drop() override { residuals_.clear(); }
-
- private:
-  Residuals residuals_;
 };
 
 }  // namespace
 
 std::unique_ptr<Compressor> make_one_bit_compressor(comm::Communicator& world,
                                                     std::vector<BucketShape> buckets) {
-  return std::make_unique<OneBit>(world, std::move(buckets));
+  return std::make_unique<OneBit>(world, buckets);
 }
 
 }  // namespace trireme::inline v0::parallel

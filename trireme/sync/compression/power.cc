@@ -13,8 +13,7 @@
 #include <cmath>
 #include <utility>
 
-#include "trireme/sync/compression/compressor.h"
-#include "trireme/sync/compression/residual.h"
+#include "trireme/sync/compression/lossy_compressor.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/random.h"
 
@@ -46,11 +45,11 @@ void orthonormalise(at::Tensor& p) {
   p.copy_(columns.t());
 }
 
-class Power final : public Compressor {
+class Power final : public LossyCompressor {
  public:
   Power(comm::Communicator& world, int rank, std::int64_t exact_steps, std::uint64_t seed,
-        std::vector<BucketShape> buckets)
-      : Compressor(world), exact_steps_(exact_steps), rank_(rank), residuals_(buckets) {
+        const std::vector<BucketShape>& buckets)
+      : LossyCompressor(world, buckets), exact_steps_(exact_steps), rank_(rank) {
     for (const BucketShape& bucket : buckets) {
       Plan& plan = plans_.emplace_back();
       for (const BucketShape::Parameter& part : bucket.parts) {
@@ -61,8 +60,8 @@ class Power final : public Compressor {
         }
         at::Tensor q = at::empty({m, rank}, at::kFloat);
         tensor::fill_normal(q, seed, "powersgd/" + part.name, 0, 1);
-        plan.matrices.push_back(
-            {part.offset, n, m, plan.first, plan.second, q.to(tensor::at_device(bucket.device))});
+        plan.matrices.push_back({part.name, part.offset, n, m, plan.first, plan.second,
+                                 q.to(tensor::at_device(bucket.device))});
         plan.first += n * rank;
         plan.second += m * rank;
       }
@@ -71,31 +70,44 @@ class Power final : public Compressor {
     }
   }
 
-  void launch(std::size_t bucket, at::Tensor local) override {
-    Plan& plan = plans_[bucket];
-    if (plan.launched++ < exact_steps_) {
-      const at::Tensor sum = local.clone();
+  std::vector<NamedShard> state() override {
+    std::vector<NamedShard> shards = LossyCompressor::state();
+    const std::string prefix =
+        std::string(kCompressionPrefix) + "powersgd-" + std::to_string(rank_) + "/";
+    for (const Plan& plan : plans_) {
+      for (const Matrix& matrix : plan.matrices) {
+        shards.push_back(tensor::whole_shard(prefix + matrix.name, matrix.q));
+        shards.back().optional = true;
+      }
+    }
+    return shards;
+  }
+
+ private:
+  void send(std::size_t bucket, at::Tensor local) override {
+    const Plan& plan = plans_[bucket];
+    at::Tensor& kept = add(bucket, local);
+    if (steps() < exact_steps_) {  // also what another compressor left, before a resume
+      const at::Tensor sum = kept.clone();
+      kept.zero_();
       after(reduce(sum, bucket, "exact"), [local, sum] { local.copy_(sum); });
       return;
     }
-    const at::Tensor& kept = residuals_.add(bucket, local);
     const at::Tensor first = at::empty({plan.first}, local.options());
     for (const Matrix& matrix : plan.matrices)
       p_of(first, matrix).copy_(at::mm(view(kept, matrix), matrix.q));
     for (const Range& range : plan.plain)
-      first.narrow(0, range.at, range.count).copy_(local.narrow(0, range.offset, range.count));
+      first.narrow(0, range.at, range.count).copy_(kept.narrow(0, range.offset, range.count));
     after(reduce(first, bucket, "P"),
           [this, bucket, local, first] { second_round(bucket, local, first); });
   }
 
-  void drop() override { residuals_.clear(); }
-
- private:
   struct Range {
     std::int64_t offset, count;
     std::int64_t at = 0;  // in the first reduction
   };
   struct Matrix {
+    std::string name;
     std::int64_t offset, n, m;
     std::int64_t p_at, q_at;  // in the two reductions
     at::Tensor q;             // [m, r], from the step before
@@ -104,7 +116,6 @@ class Power final : public Compressor {
     std::vector<Matrix> matrices;
     std::vector<Range> plain;
     std::int64_t first = 0, second = 0;  // elements of the two reductions
-    std::int64_t launched = 0;
   };
 
   static at::Tensor view(const at::Tensor& flat, const Matrix& matrix) {
@@ -128,7 +139,7 @@ class Power final : public Compressor {
 
   void second_round(std::size_t bucket, const at::Tensor& local, const at::Tensor& first) {
     const Plan& plan = plans_[bucket];
-    const at::Tensor& kept = residuals_.of(bucket);
+    const at::Tensor& kept = residual(bucket);
     const at::Tensor second = at::empty({plan.second}, kept.options());
     for (const Matrix& matrix : plan.matrices) {
       at::Tensor p = p_of(first, matrix);
@@ -142,7 +153,7 @@ class Power final : public Compressor {
   void rebuild(std::size_t bucket, const at::Tensor& local, const at::Tensor& first,
                const at::Tensor& second) {
     Plan& plan = plans_[bucket];
-    const at::Tensor& kept = residuals_.of(bucket);
+    const at::Tensor& kept = residual(bucket);
     const double ranks = world_.size();
     for (Matrix& matrix : plan.matrices) {
       const at::Tensor q = q_of(second, matrix), sum = at::mm(p_of(first, matrix), q.t());
@@ -160,7 +171,6 @@ class Power final : public Compressor {
 
   const std::int64_t exact_steps_;
   const int rank_;
-  Residuals residuals_;
   std::vector<Plan> plans_;
 };
 
@@ -169,7 +179,7 @@ class Power final : public Compressor {
 std::unique_ptr<Compressor> make_power_compressor(comm::Communicator& world, int rank,
                                                   std::int64_t exact_steps, std::uint64_t seed,
                                                   std::vector<BucketShape> buckets) {
-  return std::make_unique<Power>(world, rank, exact_steps, seed, std::move(buckets));
+  return std::make_unique<Power>(world, rank, exact_steps, seed, buckets);
 }
 
 }  // namespace trireme::inline v0::parallel

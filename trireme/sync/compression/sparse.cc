@@ -11,8 +11,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/kernel/philox.h"
-#include "trireme/sync/compression/compressor.h"
-#include "trireme/sync/compression/residual.h"
+#include "trireme/sync/compression/lossy_compressor.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::parallel {
@@ -23,13 +22,14 @@ std::int64_t number_of(double share, std::int64_t count) {
                   count);
 }
 
-class TopK final : public Compressor {
+class TopK final : public LossyCompressor {
  public:
-  TopK(comm::Communicator& world, double share, std::vector<BucketShape> buckets)
-      : Compressor(world), share_(share), residuals_(buckets) {}
+  TopK(comm::Communicator& world, double share, const std::vector<BucketShape>& buckets)
+      : LossyCompressor(world, buckets), share_(share) {}
 
-  void launch(std::size_t bucket, at::Tensor local) override {
-    at::Tensor& kept = residuals_.add(bucket, local);
+ private:
+  void send(std::size_t bucket, at::Tensor local) override {
+    at::Tensor& kept = add(bucket, local);
     const std::int64_t k = number_of(share_, kept.numel()), n = world_.size();
     const at::Tensor chosen = std::get<1>(kept.abs().topk(k, 0, true, /*sorted=*/false));
     const at::Tensor values = kept.index_select(0, chosen), indices = chosen.to(at::kInt),
@@ -49,25 +49,18 @@ class TopK final : public Compressor {
     });
   }
 
-  void drop() override { residuals_.clear(); }
-
- private:
   const double share_;
-  Residuals residuals_;
 };
 
-class RandomK final : public Compressor {
+class RandomK final : public LossyCompressor {
  public:
   RandomK(comm::Communicator& world, double share, std::uint64_t seed,
-          std::vector<BucketShape> buckets)
-      : Compressor(world),
-        share_(share),
-        seed_(seed),
-        residuals_(buckets),
-        draws_(buckets.size(), 0) {}
+          const std::vector<BucketShape>& buckets)
+      : LossyCompressor(world, buckets), share_(share), seed_(seed) {}
 
-  void launch(std::size_t bucket, at::Tensor local) override {
-    at::Tensor& kept = residuals_.add(bucket, local);
+ private:
+  void send(std::size_t bucket, at::Tensor local) override {
+    at::Tensor& kept = add(bucket, local);
     const at::Tensor indices = indices_of(bucket, kept.numel()).to(kept.device()),
                      values = kept.index_select(0, indices);
     kept.index_fill_(0, indices, 0);
@@ -76,13 +69,11 @@ class RandomK final : public Compressor {
           [local, indices, values] { local.zero_().index_copy_(0, indices, values); });
   }
 
-  void drop() override { residuals_.clear(); }
-
- private:
   // One element of each of k ranges of almost equal length, so k ascending indices. A function of
-  // (seed, bucket, number of draws), so the same on all ranks.
+  // (seed, bucket, number of the step), so the same on all ranks.
   at::Tensor indices_of(std::size_t bucket, std::int64_t count) {
-    const std::uint64_t stream = (static_cast<std::uint64_t>(bucket) << 32) + draws_[bucket]++;
+    const std::uint64_t stream =
+        (static_cast<std::uint64_t>(bucket) << 32) + static_cast<std::uint64_t>(steps());
     const std::int64_t k = number_of(share_, count);
     const auto begin_of = [&](std::int64_t range) {
       return range * (count / k) + std::min(range, count % k);
@@ -100,8 +91,6 @@ class RandomK final : public Compressor {
 
   const double share_;
   const std::uint64_t seed_;
-  Residuals residuals_;
-  std::vector<std::uint32_t> draws_;
 };
 
 }  // namespace
@@ -115,13 +104,13 @@ std::unique_ptr<Compressor> make_top_k_compressor(comm::Communicator& world, dou
                          .label = "comm.compression",
                          .advice = "Use randomk, powersgd, onebit or bf16: topk sends indices of "
                                    "32 bits."});
-  return std::make_unique<TopK>(world, share, std::move(buckets));
+  return std::make_unique<TopK>(world, share, buckets);
 }
 
 std::unique_ptr<Compressor> make_random_k_compressor(comm::Communicator& world, double share,
                                                      std::uint64_t seed,
                                                      std::vector<BucketShape> buckets) {
-  return std::make_unique<RandomK>(world, share, seed, std::move(buckets));
+  return std::make_unique<RandomK>(world, share, seed, buckets);
 }
 
 }  // namespace trireme::inline v0::parallel

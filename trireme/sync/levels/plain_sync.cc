@@ -113,6 +113,11 @@ void PlainSync::drop() {
   if (compressor_) compressor_->drop();
 }
 
+Work PlainSync::publish() {
+  if (compressor_) compressor_->accept();
+  return {};
+}
+
 void PlainSync::end_micro() {
   const std::lock_guard lock(mutex_);
   TRIREME_CHECK(open_);
@@ -174,6 +179,14 @@ Level plain_level() {
                 return SyncPlan{.assignment = kernel::contiguous(ranks.size)};
               },
           .make = &make_level<PlainSync>};
+}
+
+std::vector<Compressor*> compressors_of(std::span<ParameterSync* const> syncs) {
+  std::vector<Compressor*> all;
+  for (ParameterSync* const sync : syncs)
+    if (const auto* plain = dynamic_cast<PlainSync*>(sync); plain && plain->compressor())
+      all.push_back(plain->compressor());
+  return all;
 }
 
 }  // namespace trireme::inline v0::parallel

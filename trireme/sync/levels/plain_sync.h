@@ -59,7 +59,9 @@ class PlainSync : public BucketedSync {
   std::vector<double> chunk_squares() override;
   std::int64_t first_overflow() override;
   void drop() override;
-  Work publish() override { return {}; }
+  Work publish() override;
+  /// Null: gradients are not compressed.
+  Compressor* compressor() const { return compressor_.get(); }
 
  protected:
   /// From the next begin() on, owned()'s gradients are the whole batch's (true, the default), or
@@ -84,5 +86,8 @@ class PlainSync : public BucketedSync {
   bool alone_ = false;                      // nothing is reduced over the ranks
   bool order_known_ = false;                // launch_order_ is rank 0's arrival order
 };
+
+/// The compressors of those that have one.
+std::vector<Compressor*> compressors_of(std::span<ParameterSync* const> syncs);
 
 }  // namespace trireme::inline v0::parallel
