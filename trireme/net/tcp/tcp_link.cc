@@ -66,11 +66,7 @@ bool TcpLink::flush() {
 
 bool TcpLink::try_send(const Frame& frame, std::span<const std::byte> payload) {
   if (chunk_left_ > 0 || out_.size() - sent_ > kOutLimit) return false;
-  Head head;
-  head.kind = static_cast<std::uint8_t>(frame.kind);
-  head.id = frame.id;
-  head.tag = frame.tag;
-  head.length = frame.length;
+  const Head head(frame);
   const std::span<const std::byte> head_bytes = std::as_bytes(std::span(&head, 1));
   std::size_t written = 0;
   if (out_.empty()) {
@@ -97,11 +93,7 @@ std::size_t TcpLink::try_stream(std::size_t, const Piece& piece) {
     chunk_left_ -= count;
     return count;
   }
-  Head head;
-  head.kind = static_cast<std::uint8_t>(FrameKind::Data);
-  head.id = piece.id;
-  head.tag = piece.offset;
-  head.length = std::min(rest.size(), kTcpChunk);
+  const Head head({FrameKind::Data, piece.id, piece.offset, std::min(rest.size(), kTcpChunk)});
   const std::span<const std::byte> head_bytes = std::as_bytes(std::span(&head, 1));
   const std::size_t count = write_some(head_bytes, rest.first(head.length));
   if (count == 0) return 0;
@@ -133,10 +125,12 @@ bool TcpLink::handle_buffer(const char*& ended) {
       const std::size_t size = std::min(available, data_left_);
       if (size == 0) return true;
       const std::span<const std::byte> bytes{in_.data() + begin_, size};
+      const std::size_t offset = std::exchange(data_offset_, data_offset_ + size);
       begin_ += size;
-      receive_data(bytes, ended);
-      if (ended != nullptr) return false;
-      continue;
+      data_left_ -= size;
+      if (take_data(messenger_, peer_, data_id_, offset, bytes)) continue;
+      ended = "it sent data that nobody asked for";
+      return false;
     }
     if (available < sizeof(Head)) return true;
     Head head;
@@ -173,13 +167,6 @@ bool TcpLink::handle_frame(const Head& head, const char*& ended) {
     ended = "it sent a frame of an unknown kind";
   }
   return ended == nullptr;
-}
-
-void TcpLink::receive_data(std::span<const std::byte> bytes, const char*& ended) {
-  data_left_ -= bytes.size();
-  const std::size_t offset = std::exchange(data_offset_, data_offset_ + bytes.size());
-  if (!messenger_.on_data(peer_, data_id_, offset, bytes))
-    ended = "it sent data that nobody asked for";
 }
 
 // Reads directly into the receiver's memory.

@@ -40,6 +40,12 @@ class TcpLink final : public Link {
 
  private:
   struct Head {
+    Head() = default;
+    explicit Head(const Frame& frame)
+        : kind(static_cast<std::uint8_t>(frame.kind)),
+          id(frame.id),
+          tag(frame.tag),
+          length(frame.length) {}
     std::uint8_t kind = 0;
     char magic[3] = {'T', 'R', '1'};
     std::uint32_t id = 0;
@@ -51,7 +57,6 @@ class TcpLink final : public Link {
   std::size_t write_some(std::span<const std::byte> head, std::span<const std::byte> payload);
   bool handle_buffer(const char*& ended);
   bool handle_frame(const Head& head, const char*& ended);
-  void receive_data(std::span<const std::byte> bytes, const char*& ended);
   bool read_data(const char*& ended);
   bool read_buffer(const char*& ended);
   bool received(ssize_t count, const char*& ended);
