@@ -74,13 +74,13 @@ void run_real_gpus(int size, const std::function<void(GpuRank&)>& body, const Gp
   std::printf("run on %d GPUs\n", size);
   Group group{"shm", run.algorithm, size};
   group.prepare = [&](int rank, comm::CommunicatorOptions& options) {
-    options.device = backend_on(Gpu::open(library, rank));
+    options.device = backend_on(std::make_shared<Gpu>(library, rank));
     options.timeout = run.timeout;
     options.reproducible = run.reproducible;
   };
   run_group(group, [&](comm::Communicator& world) {
     comm::SimulatedRank none;
-    GpuRank rank{none, world, Gpu::open(library, world.rank()), world.rank(), size};
+    GpuRank rank{none, world, std::make_shared<Gpu>(library, world.rank()), world.rank(), size};
     body(rank);
   });
 }
@@ -113,11 +113,12 @@ void run_gpus(int size, const std::function<void(GpuRank&)>& body, const GpuRun&
   options.world.reproducible = run.reproducible;
   options.world.algorithm = run.algorithm;
   options.prepare = [&](comm::SimulatedRank& rank, comm::CommunicatorOptions& world) {
-    world.device = backend_on(Gpu::open(library, rank.rank));
+    world.device = backend_on(std::make_shared<Gpu>(library, rank.rank));
   };
   const std::size_t before = fake_gpu().leftovers();
   comm::simulate(size, options, [&](comm::SimulatedRank& context) {
-    GpuRank rank{context, *context.world, Gpu::open(library, context.rank), context.rank, size};
+    GpuRank rank{context, *context.world, std::make_shared<Gpu>(library, context.rank),
+                 context.rank, size};
     body(rank);
   });
   EXPECT_EQ(fake_gpu().first_violation(), "");

@@ -26,11 +26,12 @@ void run(const std::string& transport, int size, Duration timeout,
   const std::size_t before = fake_gpu().leftovers();
   test::Group group{transport, "auto", size};
   group.prepare = [&](int rank, comm::CommunicatorOptions& options) {
-    options.device = backend_on(Gpu::open(library, rank));
+    options.device = backend_on(std::make_shared<Gpu>(library, rank));
     options.timeout = timeout;
   };
-  test::run_group(group,
-                  [&](Communicator& world) { body(world, Gpu::open(library, world.rank())); });
+  test::run_group(group, [&](Communicator& world) {
+    body(world, std::make_shared<Gpu>(library, world.rank()));
+  });
   EXPECT_EQ(fake_gpu().first_violation(), "");
   EXPECT_EQ(fake_gpu().leftovers(), before) << fake_gpu().leftovers_text();
   fake_gpu().reset();

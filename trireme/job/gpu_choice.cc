@@ -53,7 +53,7 @@ GpuChoice choose_gpu(int local_rank) {
     const auto library = comm::nccl::open_gpu_library();
     const auto gpus = comm::nccl::list_gpus(*library);
     const int index = local_rank % static_cast<int>(gpus.size());
-    choice.gpu = comm::nccl::Gpu::open(library, index);
+    choice.gpu = std::make_shared<comm::nccl::Gpu>(library, index);
     choice.report = {gpus[static_cast<std::size_t>(index)].uuid, library->nccl_version, {}};
   } catch (const Error& error) {
     choice.report.fault = error.message() + ". " + error.advice();

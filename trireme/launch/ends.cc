@@ -38,7 +38,7 @@ void Supervisor::on_exit(int rank, const Ending& ending) {
     }
   }
   if (rank == 0 && exit.code == 0 && options_.ends_with_rank0) workers_.end_with_rank0();
-  note_worker_end(rank);
+  if (worker) elastic_ ? elastic_->note_end(rank) : workers_.note_end(workers_.count());
   coordinator_->end(rank);
   if (exit.code != 0 && asked && !processes_[rank].ends) stop_.tell_others(exit);
   processes_.settle();
@@ -80,12 +80,6 @@ bool Supervisor::goes_on_without(int process, const Exit& exit) {
     workers_.do_without(process);
   }
   return true;
-}
-
-void Supervisor::note_worker_end(int process) {
-  if (roles_.role_of(process) != Role::Worker) return;
-  if (elastic_) return elastic_->note_end(process);
-  workers_.note_end(workers_.count());
 }
 
 void Supervisor::not_started_again(int process, const std::string& how) {

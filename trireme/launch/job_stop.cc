@@ -62,8 +62,8 @@ void JobStop::on_failure(bool secondary) {
   on_begin_();
   job_.run_after(secondary ? kCauseAfter : Duration::zero(),
                  [this] { job_.coordinator->announce_failure(); });
-  kill_after(kTermAfter, SIGTERM);
-  kill_after(kKillAfter, SIGKILL);
+  job_.run_after(kTermAfter, [this] { processes_.signal_all(SIGTERM); });
+  job_.run_after(kKillAfter, [this] { processes_.signal_all(SIGKILL); });
 }
 
 void JobStop::on_time_limit() {
@@ -82,10 +82,6 @@ void JobStop::tell_others(const Exit& exit) {
   told_ = true;
   job_.coordinator->request_stop(exit.code == 128 + SIGINT ? SIGINT : SIGTERM);
   kill_late();
-}
-
-void JobStop::kill_after(Duration delay, int signal) {
-  job_.run_after(delay, [this, signal] { processes_.signal_all(signal); });
 }
 
 // Processes may be in a long validation, or never look for signals.

@@ -42,7 +42,6 @@ class JobStop {
 
  private:
   void suspend();
-  void kill_after(Duration delay, int signal);
   void kill_late();
 
   const JobContext& job_;

@@ -47,7 +47,6 @@ class Supervisor {
   void on_exit(int rank, const Ending& ending);
   bool goes_on_without(int process, const Exit& exit);
   void not_started_again(int process, const std::string& how);
-  void note_worker_end(int process);
   void end_server(int server);
   void report_copy(int shard, int server) const;
   void fail(const rendezvous::Failure& failure);

@@ -22,37 +22,29 @@
 // sender, so buffered messages never block the message that the receiver waits for.
 //
 // The Eager and Rts frames of a pair share one queue, so messages with one tag are matched in
-// order; see net/outbox.h.
+// order; see net/outbox.h and net/inbox.h.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
-#include "trireme/base/work_source.h"
+#include "trireme/net/inbox.h"
 #include "trireme/net/outbox.h"
 #include "trireme/net/transport.h"
 
 namespace trireme::inline v0::net {
 
-/// Limit of the eager messages from one peer that are not taken yet. The cost of a message is its
-/// bytes plus kMessageCost for bookkeeping.
-inline constexpr std::size_t kUnexpectedLimit = std::size_t{64} << 20;
-inline constexpr std::size_t kMessageCost = 64;
-
 class Messenger final : public MoveTimes {
  public:
   /// `names`: the rank numbers that errors print, if not those of this group.
   Messenger(int rank, int size, std::shared_ptr<Waiter> waiter, std::vector<int> names = {});
-  ~Messenger();
 
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return static_cast<int>(peers_.size()); }
@@ -68,81 +60,43 @@ class Messenger final : public MoveTimes {
   /// from it can still be received.
   void lose(int peer, std::string_view detail);
   bool aborted() const noexcept { return failure_ != nullptr; }
-  bool lost(int peer) const { return at(peer).gone; }
+  bool lost(int peer) const { return peers_[peer].gone; }
   bool pending() const noexcept { return open_.any(); }
-  /// True if frames or pieces wait for the link to `peer`.
-  bool has_output(int peer) const { return !at(peer).out.empty(); }
   /// As reported through note_move().
   TimePoint last_moved(int peer) const noexcept override;
   void note_move(int peer) noexcept;
 
   // Called by links, when a frame has arrived or the link can send again.
-  bool pump(int peer) { return at(peer).out.pump(); }
+  /// Sends what waits for the link to `peer`; true if anything moved.
+  bool pump(int peer) { return !peers_[peer].out.empty() && peers_[peer].out.pump(); }
   void on_eager(int peer, Tag tag, std::span<const std::byte> payload);
   void on_control(int peer, const Frame& frame);
   /// Address for `length` bytes at `offset` of receive `id`; nullptr if the peer may not send them.
   /// Without an offset (a link with one lane): for the bytes that come next.
   std::byte* destination(int peer, std::uint32_t id, std::optional<std::size_t> offset,
-                         std::size_t length);
+                         std::size_t length) {
+    return peers_[peer].in.destination(id, offset, length);
+  }
   void on_data(int peer, std::uint32_t id, std::size_t length);
-  /// Does both for data that lies elsewhere, and copies it. False if the peer may not send it.
-  /// After an abort it discards the data and returns true.
-  bool on_data(int peer, std::uint32_t id, std::optional<std::size_t> offset,
-               std::span<const std::byte> data);
 
  private:
   static constexpr std::size_t kRoomBytes = kUnexpectedLimit / 4;  // cost taken per Room frame
 
-  struct Posted {
-    Tag tag;
-    std::span<std::byte> bytes;
-    WorkSource source;
-  };
-  struct Unexpected {
-    Tag tag;
-    bool whole = true;  // true: `bytes` has the message; false: the sender waits for Cts
-    std::uint32_t id = 0;
-    std::size_t length = 0;
-    std::vector<std::byte> bytes;
-  };
-  struct Sending {
-    std::span<const std::byte> bytes;
-    WorkSource source;
-  };
-  struct Receiving {
-    std::span<std::byte> bytes;
-    std::size_t done = 0;
-    WorkSource source;
-  };
   struct Peer {
     Outbox out;
+    Inbox in;
     bool gone = false;
     int cause = -1;  // the rank whose loss it has named (Lost); -1: none
     std::string detail;
-    std::deque<Posted> posted;
-    std::deque<Unexpected> unexpected;
-    std::size_t unexpected_cost = 0;  // of the eager messages in `unexpected`
-    std::size_t untold = 0;           // cost taken and not yet reported by a Room frame
-    std::size_t under_way = 0;        // cost of eager messages to it, not reported as taken
+    std::size_t untold = 0;     // cost taken and not yet reported by a Room frame
+    std::size_t under_way = 0;  // cost of eager messages to it, not reported as taken
     std::atomic<Duration::rep> moved{TimePoint::min().time_since_epoch().count()};
-    std::unordered_map<std::uint32_t, Sending> sending;
-    std::unordered_map<std::uint32_t, Receiving> receiving;
-    std::uint32_t next_id = 0;
   };
-  class Local;  // the link to this rank itself
 
-  Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
-  const Peer& at(int peer) const { return peers_[static_cast<std::size_t>(peer)]; }
-  bool is_name(std::uint32_t name) const;
-  void queue(int peer, const Frame& frame);
-  std::optional<Posted> take_posted(Peer& from, Tag tag);
-  void end(int peer, const Posted& posted, std::size_t sent);
-  void deliver(int peer, std::span<const std::byte> bytes, const Posted& posted);
-  void make_room(int peer, std::size_t cost);
-  void accept(int peer, std::uint32_t send_id, std::size_t length, const Posted& posted);
+  void deliver(int peer, std::span<const std::byte> bytes, const Inbox::Receive& receive);
+  void accept(int peer, std::uint32_t send_id, std::size_t length, const Inbox::Receive& receive);
   std::exception_ptr error_of(int peer, std::string_view operation) const;
-  void tell_cause(const std::exception_ptr& error) noexcept;
-  void fail_all(int peer, const std::exception_ptr& send_error,
+  void fail_all(int peer, bool keep_messages, const std::exception_ptr& send_error,
                 const std::exception_ptr& recv_error);
 
   const int rank_;
@@ -150,8 +104,13 @@ class Messenger final : public MoveTimes {
   const std::shared_ptr<Waiter> waiter_;
   OpenWorks open_;
   std::vector<Peer> peers_;
-  std::unique_ptr<Local> local_;
+  const std::unique_ptr<Link> local_;  // to this rank itself
   std::exception_ptr failure_;
 };
+
+/// Messenger::destination() and on_data() for data that lies elsewhere, which it copies. False if
+/// the peer may not send it. After an abort it discards the data and returns true.
+bool take_data(Messenger& messenger, int peer, std::uint32_t id, std::optional<std::size_t> offset,
+               std::span<const std::byte> data);
 
 }  // namespace trireme::inline v0::net

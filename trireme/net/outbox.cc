@@ -38,8 +38,25 @@ void Outbox::push(const Frame& frame, std::span<const std::byte> bytes,
   queue_.push_back({frame, bytes, std::move(source)});
 }
 
-void Outbox::stream(std::uint32_t id, std::span<const std::byte> bytes, const WorkSource& source) {
-  streams_.push_back({{id, 0, bytes}, bytes.size(), source});
+void Outbox::announce(Tag tag, std::span<const std::byte> bytes, const WorkSource& source) {
+  const std::uint32_t id = next_id_++;
+  announced_.emplace(id, Announced{bytes, source});
+  send({FrameKind::Rts, id, tag.value, bytes.size()});
+}
+
+bool Outbox::answer(const Frame& frame) {
+  const auto found = announced_.find(frame.id);
+  if (found == announced_.end()) return false;
+  const Announced message = std::move(found->second);
+  announced_.erase(found);
+  if (frame.kind == FrameKind::Refuse) {
+    open_->end(message.source);  // the receiver reports the error
+  } else {
+    const auto receive_id = static_cast<std::uint32_t>(frame.tag);
+    streams_.push_back({{receive_id, 0, message.bytes}, message.bytes.size(), message.source});
+    pump();
+  }
+  return true;
 }
 
 bool Outbox::pump() {
@@ -112,9 +129,11 @@ void Outbox::close(const std::exception_ptr& error) {
   closed_ = error;
   const auto queued = std::exchange(queue_, {});
   const auto streams = std::exchange(streams_, {});
+  const auto announced = std::exchange(announced_, {});
   std::fill(lanes_.begin(), lanes_.end(), Lane());
   for (const Queued& each : queued) drop(each);
   for (const auto& each : streams) open_->end(each.source, error);
+  for (const auto& [id, each] : announced) open_->end(each.source, error);
 }
 
 }  // namespace trireme::inline v0::net

@@ -11,12 +11,14 @@
 #include <list>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "trireme/base/waiter.h"
 #include "trireme/base/work.h"
 #include "trireme/base/work_source.h"
 #include "trireme/net/link.h"
+#include "trireme/net/transport.h"
 
 namespace trireme::inline v0::net {
 
@@ -46,8 +48,16 @@ class Outbox {
   /// `source`: an eager send, which completes when the frame has left; null for other frames.
   void push(const Frame& frame, std::span<const std::byte> bytes = {},
             std::shared_ptr<WorkSource> source = nullptr);
-  /// Begins to send a large message, which receive `id` of the peer expects.
-  void stream(std::uint32_t id, std::span<const std::byte> bytes, const WorkSource& source);
+  /// Queues the frame and gives the link what it takes.
+  void send(const Frame& frame) {
+    push(frame);
+    pump();
+  }
+  /// Announces a large message (Rts).
+  void announce(Tag tag, std::span<const std::byte> bytes, const WorkSource& source);
+  /// The peer's Cts begins to send the message, and its Refuse ends the send. False if none was
+  /// announced under that id.
+  bool answer(const Frame& frame);
   /// Gives the link what it takes; true if anything moved.
   bool pump();
   /// After close(): sends a frame if the link takes it.
@@ -63,6 +73,10 @@ class Outbox {
     std::span<const std::byte> bytes;
     std::shared_ptr<WorkSource> source;
   };
+  struct Announced {
+    std::span<const std::byte> bytes;
+    WorkSource source;
+  };
   struct Stream {
     Piece unclaimed;   // not assigned to a lane yet
     std::size_t left;  // bytes not written yet
@@ -76,7 +90,6 @@ class Outbox {
   bool pump_once();
   bool pump_lane(std::size_t lane);
   bool claim(Lane& lane);
-
   void drop(const Queued& queued);
 
   Link* link_ = nullptr;
@@ -84,6 +97,8 @@ class Outbox {
   bool pumping_ = false;
   std::exception_ptr closed_;  // close()'s error
   std::deque<Queued> queue_;
+  std::unordered_map<std::uint32_t, Announced> announced_;  // by send id
+  std::uint32_t next_id_ = 0;
   std::list<Stream> streams_;
   std::vector<Lane> lanes_;
 };

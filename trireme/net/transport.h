@@ -1,6 +1,5 @@
 // Transport: moves bytes between the ranks of a fixed group. It does not know tensors.
 //
-//
 // One Transport belongs to one Waiter and is used in its progress context only (Waiter::run);
 // otherwise its methods are not thread safe. Works that it returns settle in that context. Messages
 // between one pair with one tag arrive in order; messages with different tags may overtake each

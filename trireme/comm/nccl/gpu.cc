@@ -14,10 +14,6 @@ GpuEvent::~GpuEvent() {
   if (handle_) gpu_->put_back(handle_);
 }
 
-std::shared_ptr<Gpu> Gpu::open(std::shared_ptr<const GpuLibrary> library, int index) {
-  return std::make_shared<Gpu>(std::move(library), index);
-}
-
 Gpu::Gpu(std::shared_ptr<const GpuLibrary> library, int index)
     : library_(std::move(library)), index_(index) {
   require(cuda().device_get(&device_, index), "cuDeviceGet");

@@ -42,7 +42,6 @@ class GpuEvent {
 
 class Gpu : public std::enable_shared_from_this<Gpu> {
  public:
-  static std::shared_ptr<Gpu> open(std::shared_ptr<const GpuLibrary> library, int index);
   Gpu(std::shared_ptr<const GpuLibrary> library, int index);
   ~Gpu();
   Gpu(const Gpu&) = delete;

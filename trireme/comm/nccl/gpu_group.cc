@@ -16,6 +16,11 @@ namespace {
 constexpr Duration kGrace = std::chrono::seconds(1);
 constexpr Duration kLeave = std::chrono::seconds(1);
 
+// The stream of buffers that name none.
+Stream current_stream(const Engine& engine, Device device) {
+  return engine.copies ? engine.copies->current_stream(device) : Stream{};
+}
+
 // `current`: the stream of buffers that name none.
 std::vector<GpuEvent> events_on_streams(Gpu& gpu, const Operation& operation, Stream current) {
   std::set<void*> streams;
@@ -86,8 +91,8 @@ void GpuGroup::prepare(Operation& operation, std::string_view wanted) {
   require(gpu_->can_fold() || !folds, "this build has no CUDA kernels for the reproducible sum",
           "Build where nvcc is found, or use comm.algorithm nccl-native.");
   if (folds) gpu_->load_fold(combine_of(operation.op), operation.dtype);
-  operation.device =
-      std::make_shared<GpuCall>(gpu_, events_on_streams(*gpu_, operation, current_stream()));
+  operation.device = std::make_shared<GpuCall>(
+      gpu_, events_on_streams(*gpu_, operation, current_stream(*engine_, device)));
 }
 
 GpuPlace GpuGroup::place_of(const Operation& operation) {
@@ -95,14 +100,10 @@ GpuPlace GpuGroup::place_of(const Operation& operation) {
   return {rank_, size_, plans_.of(operation.leaves())};
 }
 
-Stream GpuGroup::current_stream() const {
-  return engine_->copies ? engine_->copies->current_stream(gpu_->device()) : Stream{};
-}
-
 Arena GpuGroup::allocate(std::size_t bytes, Device device) {
   if (device != gpu_->device()) refuse_device(device, engine_->facts.world_rank());
   const std::shared_ptr<void> memory = gpu_->allocate(bytes);
-  gpu_->clear(memory.get(), bytes, current_stream().handle);
+  gpu_->clear(memory.get(), bytes, current_stream(*engine_, device).handle);
   return {{static_cast<std::byte*>(memory.get()), bytes}, memory, device};
 }
 
@@ -200,8 +201,19 @@ bool GpuGroup::look_after(Lane& lane, TimePoint now) {
     const bool moved = lane.poll(now);
     if (!engine_ || error_ || lane.idle()) return moved;
     lane.look_for_errors();
-    look_for_lost_peers(*lane.at(), now);
-    if (!error_) look_for_standstill(lane, now);
+    GpuCall& next = *lane.at();
+    if (const int lost = lost_peer(&next); lost >= 0) {
+      if (next.lost_since == TimePoint::max()) next.lost_since = now;
+      if (now - next.lost_since >= kGrace) {
+        fail(about(&next, engine_->facts.peer_lost(lost, " is lost")));
+        return moved;
+      }
+    }
+    // If a thread waits on the host, the deadline of that wait decides instead.
+    const GpuCall* const call = lane.running();
+    if (call && call->begun_at != TimePoint::max() && engine_->waits.blocked() == 0 &&
+        now - call->begun_at >= timeout_)
+      fail(about(call, timeout(now - call->begun_at, call->operation, call->label)));
     return moved;
   } catch (...) {
     fail(about(lane.at(), std::current_exception()));
@@ -230,22 +242,6 @@ int GpuGroup::lost_peer(const GpuCall* call) const {
     if (takes_part && engine_->transport->lost(peer)) return peer;
   }
   return -1;
-}
-
-void GpuGroup::look_for_lost_peers(GpuCall& call, TimePoint now) {
-  const int lost = lost_peer(&call);
-  if (lost < 0) return;
-  if (call.lost_since == TimePoint::max()) call.lost_since = now;
-  if (now - call.lost_since < kGrace) return;
-  fail(about(&call, engine_->facts.peer_lost(lost, " is lost")));
-}
-
-// If a thread waits on the host, the deadline of that wait decides instead.
-void GpuGroup::look_for_standstill(const Lane& lane, TimePoint now) {
-  const GpuCall* const call = lane.running();
-  if (!call || call->begun_at == TimePoint::max() || engine_->waits.blocked() > 0) return;
-  if (now - call->begun_at < timeout_) return;
-  fail(about(call, timeout(now - call->begun_at, call->operation, call->label)));
 }
 
 // Adds the rank, the call and, if known, the lost peer to the error.

@@ -77,13 +77,9 @@ class GpuGroup final : public DeviceBackend,
 
   /// This rank, its group and the fold plan of the operation. Any thread.
   GpuPlace place_of(const Operation& operation);
-  /// The stream of buffers that name none.
-  Stream current_stream() const;
   bool look_after(Lane& lane, TimePoint now);
   void start_lane();
   int lost_peer(const GpuCall* call) const;
-  void look_for_lost_peers(GpuCall& call, TimePoint now);
-  void look_for_standstill(const Lane& lane, TimePoint now);
   void fail(std::exception_ptr error);
   std::exception_ptr about(const GpuCall* call, const std::exception_ptr& error) const;
   void drain(TimePoint now);

@@ -43,7 +43,12 @@ class Steps {
         width_(size_of(operation.dtype)),
         scratch_(scratch) {}
 
-  std::vector<GpuStep> take() { return std::move(steps_); }
+  // Without groups that nothing was added to.
+  std::vector<GpuStep> take() {
+    std::erase_if(
+        steps_, [](const GpuStep& one) { return one.kind == GpuStep::Nccl && one.calls.empty(); });
+    return std::move(steps_);
+  }
 
   void alone();
   void fixed_tree();
@@ -82,9 +87,6 @@ class Steps {
   }
   static void recv(GpuStep& group, void* out, std::size_t bytes, int peer) {
     add_move(group, NcclCall::Recv, nullptr, out, bytes, peer);
-  }
-  void drop_empty() {
-    if (steps_.back().calls.empty()) steps_.pop_back();
   }
 
   void fold_pieces(std::span<const std::size_t> begins, std::span<const std::size_t> counts,
@@ -131,21 +133,18 @@ void Steps::fold_pieces(std::span<const std::size_t> begins, std::span<const std
   const std::size_t own = counts[rank_] * width_;
   auto fold = std::make_unique<FoldArguments>();
   std::byte* free = scratch_;
-  {
-    GpuStep& group = step(GpuStep::Nccl);
-    for (int peer = 0; peer < size_; ++peer) {
-      for (std::size_t i = 0; i < nodes(rank_) && peer != rank_; ++i) {
-        send(group, at(term(i), begins[peer] * width_), counts[peer] * width_, peer);
-      }
-      for (std::size_t i = 0; i < nodes(peer) && own > 0; ++i) {
-        const bool here = peer == rank_;
-        fold->in[fold->num_operands++] = here ? at(term(i), begins[rank_] * width_) : free;
-        if (here) continue;
-        recv(group, free, own, peer);
-        free += own;
-      }
+  GpuStep& group = step(GpuStep::Nccl);
+  for (int peer = 0; peer < size_; ++peer) {
+    for (std::size_t i = 0; i < nodes(rank_) && peer != rank_; ++i) {
+      send(group, at(term(i), begins[peer] * width_), counts[peer] * width_, peer);
     }
-    drop_empty();
+    for (std::size_t i = 0; i < nodes(peer) && own > 0; ++i) {
+      const bool here = peer == rank_;
+      fold->in[fold->num_operands++] = here ? at(term(i), begins[rank_] * width_) : free;
+      if (here) continue;
+      recv(group, free, own, peer);
+      free += own;
+    }
   }
   if (own == 0) return;
   const auto merges = kernel::cuda::merge_counts(plan_.steps, fold->num_operands);
@@ -260,7 +259,6 @@ void Steps::native_reduce_scatter() {
     if (call.count > 0) group.calls.push_back(call);
     call.in = at(call.in, call.count * width_);
   }
-  drop_empty();
 }
 
 void Steps::native() {
@@ -292,8 +290,7 @@ void Steps::all_gather() {
   const auto lengths = pieces();
   GpuStep& group = step(GpuStep::Nccl);
   if (std::equal(lengths.begin() + 1, lengths.end(), lengths.begin())) {
-    add_move(group, NcclCall::AllGather, op_.in.data, op_.out.data, op_.in.bytes());
-    return drop_empty();
+    return add_move(group, NcclCall::AllGather, op_.in.data, op_.out.data, op_.in.bytes());
   }
   std::byte* out = static_cast<std::byte*>(op_.out.data);
   for (int root = 0; root < size_; ++root) {
@@ -301,7 +298,6 @@ void Steps::all_gather() {
     add_move(group, NcclCall::Broadcast, root == rank_ ? op_.in.data : out, out, bytes, root);
     out += bytes;
   }
-  drop_empty();
 }
 
 // Sends to[p] elements of `in` to each rank p, and receives from[p] elements of `out` from it.
@@ -320,7 +316,6 @@ void Steps::exchange(std::span<const std::size_t> to, std::span<const std::size_
     if (peer != rank_) recv(group, at(op_.out.data, out), from[peer] * width_, peer);
     out += from[peer] * width_;
   }
-  drop_empty();
   if (own) copy(own_out, own, to[rank_] * width_);
 }
 
@@ -329,9 +324,8 @@ void Steps::move() {
   auto one = none;
   switch (op_.kind) {
     case OpKind::Broadcast:
-      add_move(step(GpuStep::Nccl), NcclCall::Broadcast, op_.in.data, op_.out.data, op_.out.bytes(),
-               op_.root);
-      return drop_empty();
+      return add_move(step(GpuStep::Nccl), NcclCall::Broadcast, op_.in.data, op_.out.data,
+                      op_.out.bytes(), op_.root);
     case OpKind::AllGather:
       return all_gather();
     case OpKind::Gather:

@@ -274,13 +274,11 @@ void StandingCoordinator::server_gone(int process, const std::string& how) {
                " has its shard; the job goes on.");
   }
   if (workers_->over()) return;  // rank 0 has saved
-  const Failure failure{.rank = process,
-                        .operation = "parameter server",
-                        .sentence = how +
-                                    ", and nobody else has its shard. Started again, the job goes "
-                                    "on from its checkpoint; server.replicas = 2 keeps a copy.",
-                        .exit_code = static_cast<int>(ExitCode::PeerLost)};
-  fail(failure);
+  fail({.rank = process,
+        .operation = "parameter server",
+        .sentence = how + ", and nobody else has its shard. Started again, the job goes on from "
+                          "its checkpoint; server.replicas = 2 keeps a copy.",
+        .exit_code = static_cast<int>(ExitCode::PeerLost)});
 }
 
 void StandingCoordinator::fail(const Failure& failure) {
@@ -379,12 +377,10 @@ void StandingCoordinator::give_up_waiting() {
   const TimePoint now = waiter_->now();
   if (!too_few_) too_few_ = now;
   if (now - *too_few_ < options_.patience) return;
-  const Failure failure{
-      .rank = 0,
-      .operation = "coordinator",
-      .sentence = "for " + duration_text(to_seconds(options_.patience)) + " " + lack + ".",
-      .exit_code = static_cast<int>(ExitCode::Timeout)};
-  fail(failure);
+  fail({.rank = 0,
+        .operation = "coordinator",
+        .sentence = "for " + duration_text(to_seconds(options_.patience)) + " " + lack + ".",
+        .exit_code = static_cast<int>(ExitCode::Timeout)});
 }
 
 }  // namespace

@@ -71,7 +71,6 @@ class HostAgent {
   void on_line(int process, bool error, std::string_view line);
   void report_end(int process, const Ending& ending, TimePoint latest);
   bool has_room();
-  void end_if_idle(std::size_t starts);
 
   Guard guard_;  // made first, before there are threads
   const int input_;
@@ -182,13 +181,11 @@ void HostAgent::report_end(int process, const Ending& ending, TimePoint latest) 
   }
   running_.erase(process);
   sink_->send(message_of(process, ending));
+  // If the network is cut, the connection may stay open though nobody reads or closes it.
   if (running_.empty())
-    waiter_->run_at(now + kIdle, [this, starts = starts_] { end_if_idle(starts); });
-}
-
-// If the network is cut, the connection may stay open though nobody reads or closes it.
-void HostAgent::end_if_idle(std::size_t starts) {
-  if (running_.empty() && starts == starts_) _exit(0);
+    waiter_->run_at(now + kIdle, [this, starts = starts_] {
+      if (running_.empty() && starts == starts_) _exit(0);
+    });
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ class MpiCore final : public FrameCarrier, public Reducer {
     bool moved = receive();
     if (reducing_.load(std::memory_order_relaxed)) moved |= go_on_reducing();
     for (int peer = 0; peer < size_ && !broken_; ++peer) {
-      if (peer != rank_ && messenger_.has_output(peer)) moved |= messenger_.pump(peer);
+      if (peer != rank_) moved |= messenger_.pump(peer);
     }
     flush();
     if (unsent_.load(std::memory_order_relaxed)) count_unsent();
@@ -283,7 +283,7 @@ class MpiCore final : public FrameCarrier, public Reducer {
       messenger_.on_eager(peer, {frame.tag}, payload);
     } else if (frame.kind == FrameKind::Data) {
       messenger_.note_move(peer);
-      return messenger_.on_data(peer, frame.id, std::nullopt, payload);
+      return take_data(messenger_, peer, frame.id, std::nullopt, payload);
     } else if (is_control(frame.kind)) {
       messenger_.on_control(peer, frame);
     } else if (frame.kind == kLeave) {

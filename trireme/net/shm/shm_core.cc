@@ -48,7 +48,13 @@ ShmCore::ShmCore(std::shared_ptr<Waiter> waiter, const ConnectOptions& options,
   }
   const Until until(waiter_->now() + options.timeout, options.cancelled);
   introduce(segment, until);
-  meet_all(until);
+  for (int peer = 0; peer < options.size; ++peer) {
+    while (peer != options.rank && !at(peer).link) {
+      wait_for(*waiter_, epoll_.get(), POLLIN, until,
+               "the segment of rank " + std::to_string(name_of(options, peer)));
+      check_sockets();
+    }
+  }
 }
 
 // The kernel limits the descriptors that a user has sent and nobody has received. So this rank
@@ -69,16 +75,6 @@ void ShmCore::introduce(const CreatedMemory& segment, const Until& until) {
       if (waiter_->now() >= until.deadline) throw no_descriptors(peer, kNotReceived);
       check_sockets();
       waiter_->sleep(kSendPause);
-    }
-  }
-}
-
-void ShmCore::meet_all(const Until& until) {
-  for (int peer = 0; peer < options_.size; ++peer) {
-    while (peer != options_.rank && !at(peer).link) {
-      wait_for(*waiter_, epoll_.get(), POLLIN, until,
-               "the segment of rank " + std::to_string(name_of(options_, peer)));
-      check_sockets();
     }
   }
 }
@@ -232,7 +228,7 @@ bool ShmCore::poll() {
   for (int peer = 0; peer < options_.size; ++peer) {
     if (peer == options_.rank || messenger_.lost(peer)) continue;
     moved |= poll_ring(peer);
-    if (messenger_.has_output(peer)) moved |= messenger_.pump(peer);
+    moved |= messenger_.pump(peer);
   }
   if (++polls_ % kPollsPerSocketCheck == 0) moved |= check_sockets();
   return moved;

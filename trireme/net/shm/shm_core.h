@@ -73,7 +73,6 @@ class ShmCore final : public FrameCarrier, public HostMemory {
 
   Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
   void introduce(const CreatedMemory& segment, const Until& until);
-  void meet_all(const Until& until);
   void meet(int peer, Received& hello);
   void send_region(int peer, const Control& control, const std::vector<int>& descriptors);
   void keep_region(int peer, Received& received);

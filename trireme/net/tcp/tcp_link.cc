@@ -128,10 +128,12 @@ bool TcpLink::handle_buffer(const char*& ended) {
       const std::size_t size = std::min(available, data_left_);
       if (size == 0) return true;
       const std::span<const std::byte> bytes{in_.data() + begin_, size};
+      const std::size_t offset = std::exchange(data_offset_, data_offset_ + size);
       begin_ += size;
-      receive_data(bytes, ended);
-      if (ended != nullptr) return false;
-      continue;
+      data_left_ -= size;
+      if (take_data(messenger_, peer_, data_id_, offset, bytes)) continue;
+      ended = "it sent data that nobody asked for";
+      return false;
     }
     if (available < sizeof(Head)) return true;
     Head head;
@@ -167,13 +169,6 @@ bool TcpLink::handle_frame(const Head& head, const char*& ended) {
     ended = "it sent a frame of an unknown kind";
   }
   return ended == nullptr;
-}
-
-void TcpLink::receive_data(std::span<const std::byte> bytes, const char*& ended) {
-  data_left_ -= bytes.size();
-  const std::size_t offset = std::exchange(data_offset_, data_offset_ + bytes.size());
-  if (!messenger_.on_data(peer_, data_id_, offset, bytes))
-    ended = "it sent data that nobody asked for";
 }
 
 // Reads directly into the receiver's memory.

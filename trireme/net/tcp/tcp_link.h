@@ -51,7 +51,6 @@ class TcpLink final : public Link {
   std::size_t write_some(std::span<const std::byte> head, std::span<const std::byte> payload);
   bool handle_buffer(const char*& ended);
   bool handle_frame(const Head& head, const char*& ended);
-  void receive_data(std::span<const std::byte> bytes, const char*& ended);
   bool read_data(const char*& ended);
   bool read_buffer(const char*& ended);
   bool received(ssize_t count, const char*& ended);

@@ -127,7 +127,7 @@ class TcpCore final : public FrameCarrier {
     for (Lane& lane : lanes) {
       if (lane.link.blocked()) moved |= lane.link.flush();
     }
-    if (messenger_.has_output(peer)) moved |= messenger_.pump(peer);
+    moved |= messenger_.pump(peer);
     bool unsent = false;
     for (std::size_t lane = 0; lane < lanes.size() && !messenger_.lost(peer); ++lane) {
       if (!lanes[lane].ended) unsent |= update(peer, lane);

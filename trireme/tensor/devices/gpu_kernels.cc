@@ -18,7 +18,7 @@ class DriversKernels final : public GpuKernels {
  public:
   explicit DriversKernels(Device device)
       : device_(device),
-        gpu_(comm::nccl::Gpu::open(comm::nccl::open_cuda_library(), device.index)) {}
+        gpu_(std::make_shared<comm::nccl::Gpu>(comm::nccl::open_cuda_library(), device.index)) {}
 
  private:
   void start(std::string_view what, DType type, const void* arguments,

@@ -1,4 +1,4 @@
-#include "trireme/launch/coordinator/kept_coordinator.h"
+#include "trireme/launch/coordinator/coordinator_keeper.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -23,13 +23,13 @@ constexpr Duration kSoon = std::chrono::seconds(2);
 constexpr int kMostSoon = 5;
 constexpr Duration kPause = std::chrono::milliseconds(200);
 constexpr int kEndMs = 200;
-constexpr Duration kAnswers = std::chrono::seconds(2);
 constexpr Duration kClose = std::chrono::seconds(3);
 
 }  // namespace
 
-KeptCoordinator::KeptCoordinator(rendezvous::CoordinatorOptions options, KeptOptions kept)
-    : setup_{std::move(options), kept.store}, kept_(std::move(kept)), orders_(kept_.interrupted) {
+CoordinatorKeeper::CoordinatorKeeper(rendezvous::CoordinatorOptions options, KeptOptions kept,
+                                     CoordinatorOrders& orders)
+    : setup_{std::move(options), kept.store}, kept_(std::move(kept)), orders_(orders) {
   TRIREME_CHECK(!kept_.command.empty());
   setup_.options.listener = std::make_shared<net::Listener>(
       rendezvous::listen(setup_.options.address, setup_.options.port));
@@ -40,84 +40,16 @@ KeptCoordinator::KeptCoordinator(rendezvous::CoordinatorOptions options, KeptOpt
   decided_.wait(Duration::max());
   if (!orders_.given_up()) return;
   keeper_.join();
-  throw_error(lost_->code, lost_->sentence, {});
+  throw_error(refusal_->code, refusal_->sentence, {});
 }
 
-KeptCoordinator::~KeptCoordinator() { close(); }
-
-void KeptCoordinator::close() {
+void CoordinatorKeeper::close() {
   orders_.close();
   closed_.set();
   if (keeper_.joinable()) keeper_.join();
 }
 
-void KeptCoordinator::set_process(int rank, pid_t pid) {
-  orders_.drop_about(rank);
-  orders_.tell({"process", rank, {"0", std::to_string(pid)}});
-}
-
-void KeptCoordinator::end(int rank) { orders_.tell({"end", rank, {"0"}}); }
-
-void KeptCoordinator::fail(Failure failure) { orders_.tell(failure); }
-
-void KeptCoordinator::announce_failure() { orders_.tell({"announce", -1, {"0"}}); }
-void KeptCoordinator::request_stop(int signal) {
-  orders_.tell({"stop", -1, {"0", std::to_string(signal)}});
-}
-void KeptCoordinator::finish() { orders_.tell({"finish", -1, {"0"}}); }
-
-void KeptCoordinator::forgive_silence() { orders_.forgive_silence(); }
-
-// If the process waits for its store while the job ends, the failures that were told here count.
-std::optional<Failure> KeptCoordinator::first_failure() const {
-  const auto answer = orders_.ask({"first-failure", -1}, kAnswers);
-  if (answer && answer->fields.size() > 1) return failure_from(*answer, 1);
-  return orders_.first_failure();
-}
-
-std::optional<rendezvous::ServerView> KeptCoordinator::lose_server(int server) {
-  const auto answer = orders_.ask({"lose-server", server});
-  if (!answer || answer->fields.size() < 2) return std::nullopt;
-  orders_.drop_about(setup_.options.roles.process_of(Role::Server, server));
-  return rendezvous::ServerView::from_text(answer->field(1));
-}
-
-// Whether the answer has a field besides its number.
-bool KeptCoordinator::agrees(Message order) const {
-  const auto answer = orders_.ask(std::move(order));
-  return answer && answer->fields.size() > 1;
-}
-
-bool KeptCoordinator::trains_alone(int worker) const { return agrees({"trains-alone", worker}); }
-
-int KeptCoordinator::workers_needed() const {
-  const auto answer = orders_.ask({"workers-needed", -1});
-  return answer && answer->fields.size() > 1 ? static_cast<int>(answer->number(1)) : 1;
-}
-
-bool KeptCoordinator::lose_worker(int worker) {
-  if (!agrees({"lose-worker", worker})) return false;
-  orders_.drop_about(worker);
-  return true;
-}
-
-void KeptCoordinator::regroup(const rendezvous::Epoch& epoch) {
-  Message order{"regroup", -1, {"0"}};
-  append(order, epoch);
-  orders_.ask(std::move(order));
-}
-
-bool KeptCoordinator::has_met() const { return agrees({"has-met", -1}); }
-
-void KeptCoordinator::forget(int process) {
-  orders_.drop_about(process);
-  orders_.ask({"forget", process});
-  orders_.forgive_silence_of(process);
-}
-
-std::vector<int> KeptCoordinator::silent(Duration silence) const { return orders_.silent(silence); }
-
-void KeptCoordinator::keep() {
+void CoordinatorKeeper::keep() {
   for (;;) {
     try {
       serve(start());
@@ -129,7 +61,7 @@ void KeptCoordinator::keep() {
 }
 
 // Returns the socket to the process.
-int KeptCoordinator::start() {
+int CoordinatorKeeper::start() {
   started_ = steady_now();
   refusal_.reset();
   int ends[2];
@@ -152,7 +84,7 @@ int KeptCoordinator::start() {
 }
 
 // Returns when the connection to the process has ended, also by beat().
-void KeptCoordinator::serve(int socket) {
+void CoordinatorKeeper::serve(int socket) {
   for (;;) {
     pollfd ready{socket, POLLIN, 0};
     const int happened = ::poll(&ready, 1, kPingMs);
@@ -165,14 +97,14 @@ void KeptCoordinator::serve(int socket) {
 }
 
 // Called for each second without a message. Seconds are counted, since this process may be stopped.
-void KeptCoordinator::beat() {
+void CoordinatorKeeper::beat() {
   if (!std::exchange(pinged_, true)) orders_.ping();
   const int most =
       orders_.closing() ? static_cast<int>(kClose / std::chrono::seconds(1)) : kMostUnanswered;
   if (++unanswered_ >= most) orders_.cut();
 }
 
-void KeptCoordinator::take(const Message& message) {
+void CoordinatorKeeper::take(const Message& message) {
   const rendezvous::CoordinatorOptions& options = setup_.options;
   if (message.kind == "failed") {
     const Failure failure = failure_from(message, 0);
@@ -200,7 +132,7 @@ void KeptCoordinator::take(const Message& message) {
   if (message.kind == "answer") orders_.take_answer(message);
 }
 
-Exit KeptCoordinator::end_process() {
+Exit CoordinatorKeeper::end_process() {
   orders_.disconnect();
   if (pid_ < 0) return {.code = 1};       // it could not be started
   pollfd end{process_.get(), POLLIN, 0};  // the socket closes a moment earlier
@@ -209,7 +141,7 @@ Exit KeptCoordinator::end_process() {
 }
 
 // If the store is away when the process starts again, it is waited for.
-bool KeptCoordinator::starts_again(const Exit& exit) {
+bool CoordinatorKeeper::starts_again(const Exit& exit) {
   const TimePoint now = steady_now();
   if (orders_.closing()) return false;
   soon_ = (now - started_ < kSoon || !ready_) && !refusal_ ? soon_ + 1 : 0;
@@ -217,32 +149,30 @@ bool KeptCoordinator::starts_again(const Exit& exit) {
     refusal_ = Refusal{
         .sentence = "the coordinator " + how_it_ended(exit) + " each time that it was started",
         .final = true};
-  if (refusal_ && refusal_->final) {
-    give_up(*refusal_);
+  const bool first = away_since_ == TimePoint();
+  if (first) away_since_ = now;
+  const bool too_long = now - away_since_ > setup_.options.store_patience;
+  if (too_long && !refusal_)
+    refusal_ = Refusal{.sentence = "the coordinator could not be started again"};
+  if (refusal_ && (refusal_->final || too_long)) {
+    give_up();
     return false;
   }
-  if (away_since_ == TimePoint()) {
-    away_since_ = now;
-    if (ready_)
-      say("the coordinator " +
-          (refusal_ ? "has ended: " + refusal_->sentence : how_it_ended(exit) + ".") +
-          " It is started again; the ranks go on meanwhile.");
-  } else if (now - away_since_ > setup_.options.store_patience) {
-    give_up(refusal_.value_or(Refusal{.sentence = "the coordinator could not be started again"}));
-    return false;
-  }
+  if (first && ready_)
+    say("the coordinator " +
+        (refusal_ ? "has ended: " + refusal_->sentence : how_it_ended(exit) + ".") +
+        " It is started again; the ranks go on meanwhile.");
   return !closed_.wait(soon_ > 0 || refusal_ ? kPause : Duration::zero());
 }
 
-void KeptCoordinator::give_up(Refusal refusal) {
-  lost_ = refusal;
+void CoordinatorKeeper::give_up() {
   orders_.give_up();
   decided_.set();
   if (!ready_) return;  // the constructor throws
   kept_.on_lost({.rank = 0,
                  .operation = "coordinator",
-                 .sentence = "the job has lost its coordinator: " + refusal.sentence,
-                 .exit_code = static_cast<int>(refusal.code)});
+                 .sentence = "the job has lost its coordinator: " + refusal_->sentence,
+                 .exit_code = static_cast<int>(refusal_->code)});
 }
 
 }  // namespace trireme::inline v0::launch
