@@ -149,7 +149,8 @@ class Worker {
                    return std::make_shared<CountingChannel>(
                        net::dial_channel(waiter_, address, channel_options(options_)), bytes_);
                  }}) {
-    client_.write(0, {ps::SavedText{}.to_text(), std::vector<std::byte>(client_.model().bytes(0))});
+    client_.write(
+        0, {ps::SavedText{}.to_text(), std::vector<std::byte>(client_.settings().model.bytes(0))});
     client_.pull();
   }
 
@@ -202,7 +203,8 @@ class Worker {
     const std::vector<std::vector<ps::RowsView>> terms{{sum_.view()}};
     client_.set_rows(terms);
     const auto dense = client_.gradient(0);
-    std::fill(dense.begin(), dense.begin() + static_cast<std::ptrdiff_t>(client_.model().bytes(0)),
+    std::fill(dense.begin(),
+              dense.begin() + static_cast<std::ptrdiff_t>(client_.settings().model.bytes(0)),
               std::byte{0});
     if (client_.push(0.01, 1)) std::exit((std::fprintf(stderr, "a push was dropped\n"), 1));
   }

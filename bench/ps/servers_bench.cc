@@ -134,7 +134,7 @@ class Worker {
         client_.write(server, client_.read(server));
     client_.pull();
     for (int server = 0; server < client_.servers(); ++server) {
-      gradients_.emplace_back(client_.model().bytes(server) / sizeof(float), 1e-6f);
+      gradients_.emplace_back(client_.settings().model.bytes(server) / sizeof(float), 1e-6f);
       weights_.emplace_back(gradients_.back().size());
     }
   }

@@ -100,7 +100,7 @@ class Rank {
       strategy_->use_average(true);
       outcome.average = strategy_->weights_hash();
     }
-    EXPECT_EQ(strategy_->lanes_note(), "");
+    EXPECT_EQ(strategy_->notes().lanes, "");
     return outcome;
   }
 

@@ -193,8 +193,8 @@ inline Record train_blocks(Job& job, const Case& which, const models::Blocks& mo
     ++record.applied;
   }
   record.losses = hash_of(losses);
-  record.lanes = strategy.lanes();
-  record.lanes_note = strategy.lanes_note();
+  record.lanes = strategy.notes().num_lanes;
+  record.lanes_note = strategy.notes().lanes;
   take_weights(strategy, record);
   return record;
 }

@@ -141,6 +141,7 @@ void StageRunner::settle(bool good) {
   for (const auto& part : parts_) {
     part->passes.drop();
     part->waiting.clear();
+    part->kept = nullptr;
     part->replayed = nullptr;
   }
 }
@@ -244,31 +245,21 @@ Parcel StageRunner::run_back(LocalStage& part, std::uint32_t micro, Phase phase,
   }
 }
 
-void StageRunner::begin_micro(LocalStage& part, std::uint32_t micro) {
-  part.micro = micro;
-  part.feed.begin(leaves_[micro], 1 / loss_gradients_[micro]);
-}
-
-void StageRunner::end_micro(LocalStage& part, std::uint32_t micro) {
-  part.feed.end(vote_->ok ? micros_[micro].count : 0);
-}
-
 Parcel StageRunner::backward(int stage, std::uint32_t micro, Parcel gradients) {
   LocalStage& part = part_of(stage);
-  begin_micro(part, micro);
+  part.feed.begin(leaves_[micro], 1 / loss_gradients_[micro]);
   Parcel back = run_back(part, micro, Phase::Backward, gradients);
-  if (part.pins) part.pins->end();  // before end_micro() skips uses
-  end_micro(part, micro);
+  if (part.pins) part.pins->end();  // before the feed skips uses
+  part.feed.end(vote_->ok ? micros_[micro].count : 0);
   return back;
 }
 
 Parcel StageRunner::backward_input(int stage, std::uint32_t micro, Parcel gradients) {
   LocalStage& part = part_of(stage);
-  part.micro = micro;
-  part.keeps_waiting = true;
-  const tensor::DeferScope defer(part.waiting[micro].deferred);
+  part.kept = &part.waiting[micro];
+  const tensor::DeferScope defer(part.kept->deferred);
   Parcel back = run_back(part, micro, Phase::Input, gradients);
-  part.keeps_waiting = false;
+  part.kept = nullptr;
   return back;
 }
 
@@ -276,7 +267,7 @@ Parcel StageRunner::backward_input(int stage, std::uint32_t micro, Parcel gradie
 // block are in memory at a time.
 void StageRunner::backward_weight(int stage, std::uint32_t micro) {
   LocalStage& part = part_of(stage);
-  begin_micro(part, micro);
+  part.feed.begin(leaves_[micro], 1 / loss_gradients_[micro]);
   if (auto waiting = part.waiting.extract(micro)) {
     for (std::size_t i = part.model->blocks.members().size(); i-- > 0;) {
       const auto block = static_cast<std::uint32_t>(i);
@@ -289,7 +280,7 @@ void StageRunner::backward_weight(int stage, std::uint32_t micro) {
       part.hand_on(waiting.mapped(), block);
     }
   }
-  end_micro(part, micro);
+  part.feed.end(vote_->ok ? micros_[micro].count : 0);
 }
 
 // As autograd does, adds several uses of a parameter in one block in the order in which they come.
@@ -315,8 +306,8 @@ void StageRunner::LocalStage::hand_on(Waiting& work, std::uint32_t block) {
 void StageRunner::LocalStage::take(std::size_t leaf, at::Tensor gradient) {
   if (recording != nullptr) {
     recording->gradients.emplace_back(leaf, std::move(gradient));
-  } else if (keeps_waiting) {
-    waiting[micro].gradients[leaf] = std::move(gradient);
+  } else if (kept != nullptr) {
+    kept->gradients[leaf] = std::move(gradient);
   } else {
     feed.take(leaf, std::move(gradient));
   }
@@ -362,13 +353,6 @@ void StageRunner::forward_only(std::span<const MicroBatch> micros, std::uint32_t
   error_ = nullptr;
   run(plan_.forward_only(passes), micros.size(), passes, "evaluate");
   if (error_) std::rethrow_exception(error_);
-}
-
-models::Value StageRunner::last_value(const MicroBatch& micro) {
-  models::Value last;
-  forward_only(std::span(&micro, 1), 1,
-               [&](std::size_t, const models::Value& value) { last = value; });
-  return last;
 }
 
 // Broadcasts the layouts first.

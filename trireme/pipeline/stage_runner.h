@@ -99,8 +99,6 @@ class StageRunner final : private Passes {
   /// Forward only, without a graph; `passes` as above. Throws what a block or `output` throws, once
   /// the other ranks have what they wait for. settle() follows as after train().
   void forward_only(std::span<const MicroBatch> micros, std::uint32_t passes, const Output& output);
-  /// The last stage's value of one micro-batch, on its rank; empty elsewhere.
-  models::Value last_value(const MicroBatch& micro);
 
   /// Gives all ranks of this pipeline what the last stage's rank has.
   void tell_all(std::span<double> values) const;
@@ -133,10 +131,9 @@ class StageRunner final : private Passes {
     std::vector<std::vector<double>> batch_statistics;  // by micro-batch
     std::map<std::uint32_t, Waiting> waiting;           // by micro-batch
     std::map<const void*, std::size_t> leaf_of;         // parameter's TensorImpl -> leaf
-    bool keeps_waiting = false;                         // during I: gradients wait for W
+    Waiting* kept = nullptr;                            // during I: takes the gradients for W
     PassGraphs::Result* recording = nullptr;            // takes the gradients of a recorded pass
     const PassGraphs::Result* replayed = nullptr;       // whose gradients are still to be taken
-    std::uint32_t micro = 0;                            // of the backward pass under way
   };
 
   OnPass recorder(std::shared_ptr<observe::Trace> trace) const;
@@ -146,8 +143,6 @@ class StageRunner final : private Passes {
   void backward_weight(int stage, std::uint32_t micro) override;
   void end_pass(plan::ActionKind pass, int stage, std::uint32_t micro) override;
   void refuse(const std::exception_ptr& error) override;
-  void begin_micro(LocalStage& part, std::uint32_t micro);
-  void end_micro(LocalStage& part, std::uint32_t micro);
   bool replay(LocalStage& part, std::uint32_t micro);
   Parcel forward_training(LocalStage& part, std::uint32_t micro, Parcel in,
                           const Stage::Enter& around);

@@ -142,8 +142,8 @@ void train(SimCluster& cluster, const Settings& settings, double steps) {
   cluster.run(settings, [&](int worker, ParameterClient& client, Waiter& waiter) {
     if (worker == 0 && !client.ready())
       for (int server = 0; server < client.servers(); ++server)
-        client.write(server,
-                     {SavedText{}.to_text(), std::vector<std::byte>(client.model().bytes(server))});
+        client.write(server, {SavedText{}.to_text(),
+                              std::vector<std::byte>(client.settings().model.bytes(server))});
     client.pull();
     while (!enough && !::testing::Test::HasFailure()) {
       bool all = true;

@@ -51,8 +51,8 @@ Floats floats(std::span<const std::byte> memory) {
 
 void write_zeros(ParameterClient& client) {
   for (int shard = 0; shard < client.servers(); ++shard)
-    client.write(shard,
-                 {SavedText{}.to_text(), std::vector<std::byte>(client.model().bytes(shard))});
+    client.write(shard, {SavedText{}.to_text(),
+                         std::vector<std::byte>(client.settings().model.bytes(shard))});
 }
 
 void push_one(int worker, ParameterClient& client) {

@@ -128,8 +128,8 @@ std::vector<float> train(Servers& servers, const Settings& settings, int pushes,
              return servers.view()->shards[static_cast<std::size_t>(shard)].term;
            }});
   for (int shard = 0; shard < 2; ++shard)
-    client.write(shard,
-                 {SavedText{}.to_text(), std::vector<std::byte>(client.model().bytes(shard))});
+    client.write(shard, {SavedText{}.to_text(),
+                         std::vector<std::byte>(client.settings().model.bytes(shard))});
   client.pull();
   const TimePoint start = waiter->now();
   const std::clock_t computed = std::clock();

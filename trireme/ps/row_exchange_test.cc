@@ -28,8 +28,8 @@ Settings settings_of(std::int64_t staleness, int workers, int servers, int repli
 
 void write_zeros(ParameterClient& client) {
   for (int server = 0; server < client.servers(); ++server)
-    client.write(server,
-                 {SavedText{}.to_text(), std::vector<std::byte>(client.model().bytes(server))});
+    client.write(server, {SavedText{}.to_text(),
+                          std::vector<std::byte>(client.settings().model.bytes(server))});
 }
 
 void clear_gradients(ParameterClient& client, std::size_t terms = 1) {
@@ -60,7 +60,7 @@ void run_workers(std::uint64_t seed, int workers, int servers, const Settings& s
 }
 
 Floats pulled(ParameterClient& client, std::uint32_t table, const Ids& ids) {
-  Floats rows(ids.size() * static_cast<std::size_t>(client.model().tables()[table].width));
+  Floats rows(ids.size() * static_cast<std::size_t>(client.settings().model.tables()[table].width));
   client.pull_rows(table, ids, rows.data());
   return rows;
 }
@@ -205,7 +205,7 @@ TEST(RowExchange, WhatServersSavedIsReadAndGivenToOtherServers) {
           const Saved saved = client.read(server, /*with_rows=*/true);
           servers.push_back(
               tables_in(SavedText::from_text(saved.text),
-                        std::span(saved.memory).subspan(client.model().bytes(server))));
+                        std::span(saved.memory).subspan(client.settings().model.bytes(server))));
           EXPECT_GT(servers.back()[0].ids.size(), 5u);
         }
         all = joined_rows(servers);
@@ -217,8 +217,9 @@ TEST(RowExchange, WhatServersSavedIsReadAndGivenToOtherServers) {
       3, 1, 2, settings_of(-1, 1, 2),
       [&](int, ParameterClient& client) {
         for (int server = 0; server < 2; ++server) {
-          Saved saved{"", std::vector<std::byte>(client.model().bytes(server))};
-          append(saved, SavedText{}, rows_of_server(all, client.model().tables(), server, 2));
+          Saved saved{"", std::vector<std::byte>(client.settings().model.bytes(server))};
+          append(saved, SavedText{},
+                 rows_of_server(all, client.settings().model.tables(), server, 2));
           client.write(server, saved);
         }
         client.pull();

@@ -94,8 +94,8 @@ ServedModel::ServedModel(std::vector<ServedParameter> parameters, int servers,
       const parallel::Unit::Member& member = unit.members[piece.parameter];
       const std::size_t at = member.offset + static_cast<std::size_t>(piece.begin) * member.width;
       // A parameter without elements is server 0's, wherever it would lie.
-      slices.push_back(
-          {piece.parameter, piece.begin, piece.end, piece.size() > 0 ? at - first : 0});
+      slices.push_back({piece.parameter, parameters_[piece.parameter].dtype, piece.begin, piece.end,
+                        piece.size() > 0 ? at - first : 0});
     }
     bytes_.push_back(unit.counts()[static_cast<std::size_t>(server)]);
   }
@@ -111,15 +111,11 @@ void ServedModel::add_more_uses() {
         if (slice.parameter != parameter) continue;
         slice.offset = end;
         more.push_back(slice);
-        end += (bytes(slice) + kAlignment - 1) / kAlignment * kAlignment;
+        end += (slice.bytes() + kAlignment - 1) / kAlignment * kAlignment;
       }
     }
     sum_bytes_.push_back(end);
   }
-}
-
-std::size_t ServedModel::bytes(const Slice& slice) const {
-  return slice.size() * size_of(parameters_[slice.parameter].dtype);
 }
 
 std::string ServedModel::to_text() const {

@@ -32,9 +32,13 @@ class ServedModel {
   /// Elements [begin, end) of a parameter, at `offset` bytes of its server's interval.
   struct Slice {
     std::uint32_t parameter = 0;
+    DType dtype = DType::F32;
     std::int64_t begin = 0, end = 0;
     std::size_t offset = 0;
     std::size_t size() const noexcept { return static_cast<std::size_t>(end - begin); }
+    std::size_t bytes() const noexcept { return size() * size_of(dtype); }
+    /// The place of its i-th element in the interval.
+    std::size_t at(std::size_t i) const noexcept { return offset + i * size_of(dtype); }
   };
 
   /// `servers` >= 1. `more_uses`: for each use of a tied parameter after its first, the parameter,
@@ -60,8 +64,6 @@ class ServedModel {
     return more_slices_[static_cast<std::size_t>(server)];
   }
   std::size_t sum_bytes(int server) const { return sum_bytes_[static_cast<std::size_t>(server)]; }
-  /// Bytes of a slice's elements.
-  std::size_t bytes(const Slice& slice) const;
 
   /// A sentence on the first difference from `other`, which is the caller's; empty: there is none.
   std::string difference(const ServedModel& other) const;

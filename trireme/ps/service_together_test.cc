@@ -83,10 +83,9 @@ class TogetherOrNot {
       ASSERT_EQ(together_.memory(client).size(), alone_.memory(client).size());
       if (together_.memory(client).empty()) continue;
       for (const ServedModel::Slice& slice : settings_.model.slices(0))
-        EXPECT_EQ(
-            std::memcmp(together_.memory(client).data() + slice.offset,
-                        alone_.memory(client).data() + slice.offset, settings_.model.bytes(slice)),
-            0);
+        EXPECT_EQ(std::memcmp(together_.memory(client).data() + slice.offset,
+                              alone_.memory(client).data() + slice.offset, slice.bytes()),
+                  0);
     }
   }
 
@@ -162,10 +161,9 @@ TEST(Service, CommitsServedTogetherAreAnsweredAsThoseOneByOne) {
           EXPECT_TRUE(std::ranges::equal(together.memory(worker), together.shared()));
         }
         for (const ServedModel::Slice& slice : settings.model.slices(0))
-          EXPECT_EQ(
-              std::memcmp(together.memory(worker).data() + slice.offset,
-                          alone.memory(worker).data() + slice.offset, settings.model.bytes(slice)),
-              0)
+          EXPECT_EQ(std::memcmp(together.memory(worker).data() + slice.offset,
+                                alone.memory(worker).data() + slice.offset, slice.bytes()),
+                    0)
               << "worker " << worker;
       }
     }

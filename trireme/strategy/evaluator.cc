@@ -142,7 +142,9 @@ models::Value Evaluator::infer(const MicroBatch& whole, bool alone) {
   std::exception_ptr error;
   models::Value value;
   try {
-    value = runner_.last_value(on_device(setup_.layers.cut(whole, Sequences::Whole), device()));
+    const MicroBatch micro = on_device(setup_.layers.cut(whole, Sequences::Whole), device());
+    runner_.forward_only(std::span(&micro, 1), 1,
+                         [&](std::size_t, const models::Value& last) { value = last; });
   } catch (...) {
     keep(std::current_exception(), error);
   }

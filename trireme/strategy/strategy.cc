@@ -449,24 +449,22 @@ std::int64_t Strategy::steps_done() const { return impl_->optimizer->step_count(
 std::string Strategy::server_figures() {
   return impl_->remote != nullptr ? impl_->remote->client().figures() : std::string();
 }
-std::string Strategy::servers_note() const {
-  return impl_->remote != nullptr ? impl_->remote->client().model().describe() : std::string();
-}
-int Strategy::lanes() const { return impl_->lanes.count(); }
 int Strategy::stop_signal() const noexcept { return impl_->engine.stop_signal(); }
 std::optional<std::int64_t> Strategy::steps_ended() const {
   if (impl_->remote != nullptr && impl_->remote->pending()) return std::nullopt;
   return impl_->engine.steps_ended();
 }
-std::string Strategy::lanes_note() const { return impl_->lanes.note(); }
 
-std::string Strategy::graphs_note() const {
-  const parallel::PassGraphs* graphs = impl_->runner.graphs();
-  if (graphs == nullptr) return {};
-  return counted(graphs->recorded(), "graph") + " recorded, replayed for " +
-         counted(graphs->replayed(), "micro-batch", "micro-batches");
+StrategyNotes Strategy::notes() const {
+  StrategyNotes notes{.stages = impl_->stages_note,
+                      .num_lanes = impl_->lanes.count(),
+                      .lanes = impl_->lanes.note()};
+  if (impl_->remote != nullptr) notes.servers = impl_->remote->client().settings().model.describe();
+  if (const parallel::PassGraphs* graphs = impl_->runner.graphs())
+    notes.graphs = counted(graphs->recorded(), "graph") + " recorded, replayed for " +
+                   counted(graphs->replayed(), "micro-batch", "micro-batches");
+  return notes;
 }
-std::string Strategy::stages_note() const { return impl_->stages_note; }
 std::int64_t Strategy::gradient_bytes() const {
   return static_cast<std::int64_t>(impl_->sync.step->gradient_bytes());
 }

@@ -99,7 +99,7 @@ struct StrategyOptions {
   /// Micro-batches of this rank that are computed at once, each by a thread with its own
   /// `kernel_threads`; changes no bit. The loss is then called from several threads. A model that
   /// draws from LibTorch's default generator, or has buffers other than batch norm's, runs with one
-  /// lane (Strategy::lanes_note()).
+  /// lane (StrategyNotes::lanes).
   int lanes = 1;
   /// On a device: the passes of a micro-batch are recorded once and replayed by one call (a CUDA
   /// graph; pipeline/pass_graphs.h), for models so small that the host cannot launch their kernels
@@ -163,6 +163,20 @@ struct StepResult {
   std::optional<ShareChange> share_change = {};
 };
 
+/// Notes on a Strategy, for reports. A text is empty if there is nothing to tell.
+struct StrategyNotes {
+  /// On rank 0 of a pipeline: its stages, their measured costs and the imbalance.
+  std::string stages = {};
+  /// Each server's part of the parameters, a line each.
+  std::string servers = {};
+  /// Lanes in use, and why they are fewer than requested. Known after the first step, which shows
+  /// whether a block draws from the default generator.
+  int num_lanes = 1;
+  std::string lanes = {};
+  /// With StrategyOptions::graphs: how many passes were recorded and replayed so far.
+  std::string graphs = {};
+};
+
 class Strategy final : public Saveable, public StepVoter {
  public:
   Strategy(Job& job, const models::Blocks& model, StrategyOptions options,
@@ -213,16 +227,7 @@ class Strategy final : public Saveable, public StepVoter {
   std::int64_t steps_done() const;
   /// The servers' counts of their workers' pushes (ps/figures.h reads them). Empty without servers.
   std::string server_figures();
-  /// Each server's part of the parameters, a line each. Empty without servers.
-  std::string servers_note() const;
-  /// Lanes in use, and why they are fewer than requested (empty: they are not). Known after the
-  /// first step, which shows whether a block draws from the default generator.
-  int lanes() const;
-  std::string lanes_note() const;
-  /// With StrategyOptions::graphs: how many passes were recorded and replayed so far; else empty.
-  std::string graphs_note() const;
-  /// On rank 0 of a pipeline: its stages, their measured costs and the imbalance; else empty.
-  std::string stages_note() const;
+  StrategyNotes notes() const;
   /// Bytes of the gradient sums' arenas on this rank.
   std::int64_t gradient_bytes() const;
   /// Bytes of this rank that StrategyOptions::offload and offload_activations moved to files or to

@@ -421,7 +421,7 @@ TEST(Strategy, FrozenParametersStayAsTheyAre) {
                         {.sync = sync, .lanes = 2, .local = {.steps = 1}},
                         optim::make_optimizer(AdamW{.learning_rate = 0.1, .weight_decay = 0.5}));
       if (std::string(sync) == "plain") {
-        EXPECT_EQ(strategy.lanes_note(), "simulated ranks are threads already");
+        EXPECT_EQ(strategy.notes().lanes, "simulated ranks are threads already");
       }
       for (const NamedShard& shard : strategy.state())
         EXPECT_EQ(shard.frozen, shard.name == "body.weight") << shard.name;

@@ -111,8 +111,8 @@ class Trainer {
     if (leads_ && !past_.trigram && settings_.model.context > 0 &&
         has_trigrams(data_.corpus->train(), data_.corpus->validation()))
       trigram_.emplace(data_.corpus->train(), data_.corpus->validation());
-    if (const std::string note = strategy_.stages_note() + strategy_.servers_note();
-        !note.empty() && !goes_on)
+    const StrategyNotes notes = strategy_.notes();
+    if (const std::string note = notes.stages + notes.servers; !note.empty() && !goes_on)
       report.line(note.substr(0, note.find_last_not_of('\n') + 1));
     began_ = job_.waiter()->now();
     goes_on ? take_up(report, first) : begin(report, first);
@@ -145,9 +145,8 @@ class Trainer {
           checkpointer_.after(ended);
         tell_saved(report);
       }
-      if (step == first && !strategy_.lanes_note().empty())
-        report.line("one lane instead of " + std::to_string(settings_.strategy.lanes) + ": " +
-                    strategy_.lanes_note());
+      if (const std::string why = step == first ? strategy_.notes().lanes : ""; !why.empty())
+        report.line("one lane instead of " + std::to_string(settings_.strategy.lanes) + ": " + why);
       // Not by `done`, which may skip numbers.
       if (step_seconds_.size() == kTimedSteps && !goes_on && !last) expect(report, first);
     }
@@ -404,7 +403,7 @@ class Trainer {
     outcome_.measured_step = median(step_seconds_);
     outcome_.measured_bytes = static_cast<double>(largest(observe::peak_memory_bytes()));
     take_costs(done - first);
-    if (!strategy_.graphs_note().empty()) report.line(strategy_.graphs_note());
+    if (const std::string graphs = strategy_.notes().graphs; !graphs.empty()) report.line(graphs);
     strategy_.use_average(true);  // on all ranks
     // If weights are sharded, all ranks take part and generate the same text; a rank that generates
     // alone ends the text when it is asked to stop.

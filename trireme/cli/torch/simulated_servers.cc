@@ -86,8 +86,8 @@ void simulate_servers(const ps::Settings& settings, const plan::LinkCost& link, 
 
 void begin_with_zeros(ps::ParameterClient& client, int worker) {
   for (int server = 0; worker == 0 && server < client.servers(); ++server)
-    client.write(server,
-                 {ps::SavedText{}.to_text(), std::vector<std::byte>(client.model().bytes(server))});
+    client.write(server, {ps::SavedText{}.to_text(),
+                          std::vector<std::byte>(client.settings().model.bytes(server))});
   client.pull();
   for (int server = 0; server < client.servers(); ++server) client.gradient(server);
 }

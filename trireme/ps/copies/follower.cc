@@ -91,7 +91,7 @@ void Follower::catch_up(Position from, const Log& log, Service& service) {
   const auto& entries = log.entries;
   const auto next = std::find_if(entries.begin(), entries.end(),
                                  [&](const LogEntry& one) { return one.at == from; });
-  if (next == entries.end() && from != log.before) return send_snapshot(service);
+  if (next == entries.end() && from != log.before) return send_snapshot(log.end(), service);
   acknowledged_ = std::max(acknowledged_, from.index);
   sent_ = from.index;
   owes_since_ = TimePoint::max();
@@ -100,17 +100,17 @@ void Follower::catch_up(Position from, const Log& log, Service& service) {
     send(*entry);
 }
 
-void Follower::send_snapshot(Service& service) {
+void Follower::send_snapshot(Position at, Service& service) {
   Saved saved = service.snapshot();
   const auto text = std::as_bytes(std::span(saved.text));
   saved.memory.insert(saved.memory.begin(), text.begin(), text.end());
   put({.kind = Relay::Kind::Snapshot,
        .shard = options_.shard,
        .term = options_.term,
-       .at = service.at(),
+       .at = at,
        .text_bytes = text.size()},
       {}, std::move(saved.memory));
-  sent_ = service.at().index;
+  sent_ = at.index;
 }
 
 void Follower::send(const LogEntry& entry) {

@@ -85,7 +85,7 @@ class Follower {
   void greet();
   void take(const Log& log, Service& service);
   void catch_up(Position from, const Log& log, Service& service);
-  void send_snapshot(Service& service);
+  void send_snapshot(Position at, Service& service);
   void put(const Relay& relay, LogEntry entry, std::vector<std::byte> own);
   void listen() { received_ = channel_->receive(frame_); }
   void drop_sent();

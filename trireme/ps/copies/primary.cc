@@ -12,14 +12,16 @@ constexpr Duration kTellAgain = std::chrono::seconds(1);
 
 }  // namespace
 
-Primary::Primary(std::shared_ptr<Waiter> waiter, Service& service, const ServerContacts& contacts,
-                 const rendezvous::ServerView& view, Options options)
+Primary::Primary(std::shared_ptr<Waiter> waiter, Service& service, Position& at,
+                 const ServerContacts& contacts, const rendezvous::ServerView& view,
+                 Options options)
     : waiter_(std::move(waiter)),
       service_(service),
+      at_(at),
       contacts_(contacts),
       options_(options),
-      term_(view.shards[static_cast<std::size_t>(service.number())].term),
-      log_{.before = service.at(), .entries = {}},
+      term_(view.shards[static_cast<std::size_t>(options.shard)].term),
+      log_{.before = at, .entries = {}},
       whole_(service.settings() != nullptr) {
   adopt(view);
   for (const int client : service_.clients()) lose(client);
@@ -42,7 +44,7 @@ void Primary::append(LogEntry entry) {
   log_.entries.push_back(std::move(entry));
   const LogEntry& own = log_.entries.back();
   for (const Backup& backup : backups_) backup.follower->send(own);
-  service_.set_position(own.at);
+  at_ = own.at;
   if (own.request) {
     service_.handle(own.client, *own.request, own.memory);
   } else {
@@ -57,7 +59,7 @@ void Primary::adopt(const rendezvous::ServerView& view) {
   std::erase_if(backups_, [&](const Backup& one) {
     return !view_.lives(one.follower->server(), one.follower->incarnation());
   });
-  for (const int server : view_.shards[static_cast<std::size_t>(service_.number())].copies)
+  for (const int server : view_.shards[static_cast<std::size_t>(options_.shard)].copies)
     if (server != options_.server) add(server, /*required=*/true);
   recruit();
   settle();
@@ -68,7 +70,7 @@ bool Primary::is_wanted(int server) const {
   const Settings* settings = service_.settings();
   if (settings == nullptr || server == options_.server) return false;
   const int servers = static_cast<int>(view_.servers.size());
-  return (server - service_.number() + servers) % servers < settings->server.replicas &&
+  return (server - options_.shard + servers) % servers < settings->server.replicas &&
          view_.servers[static_cast<std::size_t>(server)].up;
 }
 
@@ -78,7 +80,7 @@ void Primary::add(int server, bool required) {
   backups_.emplace_back().follower = std::make_unique<Follower>(
       waiter_,
       Follower::Options{
-          .shard = service_.number(),
+          .shard = options_.shard,
           .term = term_,
           .server = server,
           .incarnation = view_.servers[static_cast<std::size_t>(server)].incarnation,
@@ -104,7 +106,7 @@ bool Primary::is_awaited(const Follower& follower) const noexcept {
 // Whether the authority does not know yet that this follower has all that was ever answered.
 bool Primary::is_unknown(const Follower& follower) const noexcept {
   return follower.required() && follower.acknowledged() >= committed_ &&
-         !view_.has_copy(service_.number(), follower.server());
+         !view_.has_copy(options_.shard, follower.server());
 }
 
 TimePoint Primary::wake_at() const noexcept {
@@ -142,12 +144,12 @@ void Primary::report(Backup& backup) {
   }
   if (!is_unknown(follower) || now < backup.told + kTellAgain) return;
   backup.told = now;
-  contacts_.has_copy(service_.number(), term_, follower.server(), follower.incarnation());
+  contacts_.has_copy(options_.shard, term_, follower.server(), follower.incarnation());
 }
 
 void Primary::settle() {
   if (deposed_) return;
-  std::uint64_t all = service_.at().index;
+  std::uint64_t all = at_.index;
   bool wants = false;
   for (const Backup& backup : backups_) {
     const Follower& follower = *backup.follower;

@@ -30,13 +30,14 @@ struct ServerContacts {
 class Primary {
  public:
   struct Options {
+    int shard = 0;
     int server = 0;                                // this one
     Duration patience = std::chrono::seconds(30);  // with a backup that does not answer
   };
-  /// `service` and `contacts` outlive it. The clients that `service` knows were connected to
-  /// another server, and count as lost.
-  Primary(std::shared_ptr<Waiter> waiter, Service& service, const ServerContacts& contacts,
-          const rendezvous::ServerView& view, Options options);
+  /// `at`: the position of `service`, which it moves on. Both and `contacts` outlive it. The clients
+  /// that `service` knows were connected to another server, and count as lost.
+  Primary(std::shared_ptr<Waiter> waiter, Service& service, Position& at,
+          const ServerContacts& contacts, const rendezvous::ServerView& view, Options options);
 
   /// A request, whose memory stays while `keeps` lives and the request is not answered.
   void submit(int client, const Request& request, std::span<const std::byte> memory,
@@ -46,7 +47,7 @@ class Primary {
   void adopt(const rendezvous::ServerView& view);
 
   /// The position of the newest request: what depends on it may be sent once settled(index).
-  std::uint64_t newest() const noexcept { return service_.at().index; }
+  std::uint64_t newest() const noexcept { return at_.index; }
   bool settled(std::uint64_t index) const noexcept {
     return (whole_ || service_.settings() == nullptr) && index <= committed_;
   }
@@ -61,7 +62,7 @@ class Primary {
     std::unique_ptr<Follower> follower;
     TimePoint told{};  // when the authority was told of its copy
   };
-  Position next() const noexcept { return {term_, service_.at().index + 1}; }
+  Position next() const noexcept { return {term_, at_.index + 1}; }
   void append(LogEntry entry);
   bool is_wanted(int server) const;
   void add(int server, bool required);
@@ -73,6 +74,7 @@ class Primary {
 
   const std::shared_ptr<Waiter> waiter_;
   Service& service_;
+  Position& at_;
   const ServerContacts& contacts_;
   const Options options_;
   const std::uint64_t term_;

@@ -8,21 +8,25 @@ namespace trireme::inline v0::ps {
 void Ledger::find_slowest() {
   std::optional<std::int64_t> least;
   for (const auto& [number, worker] : workers_)
-    if (worker.here) least = std::min(least.value_or(worker.clock), worker.clock);
+    if (worker.client >= 0) least = std::min(least.value_or(worker.clock), worker.clock);
   slowest_ = least.value_or(0);
 }
 
-void Ledger::arrive(int number) {
+void Ledger::arrive(int number, int client) {
   Worker& worker = workers_[number];
-  if (worker.here) return;
-  worker.here = true;
+  if (std::exchange(worker.client, client) >= 0) return;
   worker.clock = std::max(worker.clock, slowest_);
   find_slowest();
 }
 
 void Ledger::leave(int worker) {
-  workers_[worker].here = false;
+  workers_[worker].client = -1;
   find_slowest();
+}
+
+void Ledger::lost(int client) {
+  for (const auto& [number, worker] : workers_)
+    if (worker.client == client) return leave(number);
 }
 
 bool Ledger::take(int number, std::uint64_t sequence, std::int64_t clock) {

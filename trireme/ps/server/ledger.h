@@ -1,5 +1,5 @@
-// Ledger: which push of which worker was applied, and who has to wait for whom. Pure bookkeeping:
-// no time, no network. Not thread safe.
+// Ledger: which worker is here, which push of which worker was applied, and who has to wait for
+// whom. Pure bookkeeping: no time, no network. Not thread safe.
 //
 // A worker's pushes have the sequence numbers 1, 2, ..., whatever process is the worker at the
 // moment; each is applied once. Its clock counts its pushes, from the slowest worker's clock when
@@ -21,7 +21,7 @@ class Ledger {
   explicit Ledger(std::int64_t staleness) : bound_(staleness) {}
 
   struct Worker {
-    bool here = false;
+    int client = -1;         // its connection; -1: it is not here
     std::uint64_t last = 0;  // sequence number of its last push
     std::int64_t clock = 0;
     std::int64_t pushes = 0;   // applied
@@ -31,8 +31,10 @@ class Ledger {
     std::int64_t last_late = -1;  // the last such round
   };
 
-  void arrive(int worker);
+  void arrive(int worker, int client);
   void leave(int worker);
+  /// The connection has ended.
+  void lost(int client);
   /// Whether this push is new. It then counts as seen, applied or not.
   bool take(int worker, std::uint64_t sequence, std::int64_t clock);
   /// After take(): it was applied. `staleness`: updates by others since the weights that it used.
@@ -52,6 +54,11 @@ class Ledger {
     find_slowest();
   }
 
+  /// A worker's connection, or -1.
+  int client_of(int worker) const {
+    const auto found = workers_.find(worker);
+    return found == workers_.end() ? -1 : found->second.client;
+  }
   const std::map<int, Worker>& workers() const noexcept { return workers_; }
   /// The least clock of a worker that is here; 0 if none is.
   std::int64_t slowest() const noexcept { return slowest_; }

@@ -52,6 +52,7 @@ void Rounds::check(const Request& request, const Terms& terms, const Shard& shar
 
 Rounds::Taken Rounds::take(int client, const Request& request, std::span<const std::byte> memory,
                            const Shard& shard) {
+  readers_.erase(request.worker);
   Terms terms = terms_of(request, memory, shard);
   check(request, terms, shard);
   if (request.round + 1 == number_ && members_.contains(request.worker)) return Taken::Repeated;
@@ -65,7 +66,7 @@ Rounds::Taken Rounds::take(int client, const Request& request, std::span<const s
 bool Rounds::complete(int workers, int backup) const {
   const int there = workers - static_cast<int>(done_.size());
   const int needed = std::max(std::min(workers - backup, there), 1);
-  return static_cast<int>(parts_.size()) >= needed;
+  return static_cast<int>(parts_.size()) >= needed && readers_.empty();
 }
 
 Rounds::Closed Rounds::close(Shard& shard) {

@@ -33,8 +33,8 @@ class Rounds {
   /// they are no terms of this shard's sum in this round.
   Taken take(int client, const Request& request, std::span<const std::byte> memory,
              const Shard& shard);
-  /// Whether the terms of `workers` - `backup` workers are here, or of all that have not left. A
-  /// worker whose connection broke comes again and is awaited.
+  /// Whether the terms of `workers` - `backup` workers are here, or of all that have not left, and
+  /// nobody reads. A worker whose connection broke comes again and is awaited.
   bool complete(int workers, int backup) const;
   struct Closed {
     std::map<int, int> clients;  // by worker
@@ -56,15 +56,19 @@ class Rounds {
   enum class Commit { Over, First, Again };
   Commit commit(std::int64_t round);
 
-  void arrive(int worker) { done_.erase(worker); }
-  void leave(int worker) { done_.insert(worker); }
+  /// From now on the worker may read the shard's memory, until its next terms.
+  void add_reader(int worker, int client) { readers_[worker] = client; }
+
+  void arrive(int worker) { done_.erase(worker), readers_.erase(worker); }
+  void leave(int worker) { done_.insert(worker), readers_.erase(worker); }
   void lost(int client) {
     std::erase_if(parts_, [&](const auto& one) { return one.second.client == client; });
+    std::erase_if(readers_, [&](const auto& one) { return one.second == client; });
   }
   /// By worker: whose terms are in the round that is collected.
   std::map<int, int> clients() const;
   /// For other workers: nothing of the old ones is kept.
-  void clear() { parts_.clear(), done_.clear(); }
+  void clear() { parts_.clear(), done_.clear(), readers_.clear(); }
   /// Makes the present step round 0. `closed`: it has the terms of all `workers`, and is committed.
   void restart(bool closed, int workers);
 
@@ -88,6 +92,7 @@ class Rounds {
   std::map<int, Contribution> parts_;  // by worker
   std::uint32_t total_ = 0;            // micro-batches of the batch
   std::set<int> done_;                 // workers that have left
+  std::map<int, int> readers_;         // clients by worker
   std::set<int> members_;              // workers of the round before
   bool committed_ = true;              // the round before
   std::vector<double> squares_;

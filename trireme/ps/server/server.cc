@@ -84,6 +84,7 @@ struct ParameterServer::ServedShard {
 
   std::optional<net::SharedArea> weights;  // of the service; outlives it
   Service service;
+  Position at;                            // of the last request
   std::unique_ptr<Primary> primary;       // null: a backup
   std::uint64_t term = 0;                 // the newest that a primary has told
   int source = -1;                        // a backup's connection from its primary
@@ -119,7 +120,11 @@ ParameterServer::ServedShard& ParameterServer::place(int shard) {
         [this, shard](int client, const Reply& reply, std::span<const std::byte> memory) {
           answer(shard, client, reply, memory);
         },
-        options_.on_applied, team_.spread(),
+        [this, shard](Applied one) {
+          one.at = place(shard).at;
+          if (options_.on_applied) options_.on_applied(one);
+        },
+        team_.spread(),
         Rooms{.reply = [this, shard](int client,
                                      std::size_t bytes) { return room(shard, client, bytes); },
               .shard = [this, shard](int client,
@@ -143,8 +148,8 @@ void ParameterServer::adopt_view() {
       continue;
     }
     own.primary = std::make_unique<Primary>(
-        waiter_, own.service, contacts_, *view_,
-        Primary::Options{.server = options_.number, .patience = options_.patience});
+        waiter_, own.service, own.at, contacts_, *view_,
+        Primary::Options{.shard = shard, .server = options_.number, .patience = options_.patience});
     own.kept.clear();
     if (own.source >= 0) drop(std::exchange(own.source, -1));
   }
@@ -273,7 +278,7 @@ void ParameterServer::take_relay(int client, Connection& connection) {
   heard.term = own.term;
   heard.refused = relay.term < own.term;
   if (!heard.refused && !follow(client, relay, connection)) return drop(client);
-  heard.at = own.service.at();
+  heard.at = own.at;
   while (!connection.heard.empty() && connection.heard.front().second.done())
     connection.heard.pop_front();
   auto& [head, sent] = connection.heard.emplace_back(to_text(heard), Work());
@@ -305,12 +310,12 @@ bool ParameterServer::follow(int client, const Relay& relay, Connection& connect
       places_.erase(relay.shard);  // perhaps half of it is there
       throw;
     }
-    own.service.set_position(relay.at);
+    own.at = relay.at;
     return true;
   }
-  if (relay.at.index != own.service.at().index + 1) return false;
+  if (relay.at.index != own.at.index + 1) return false;
   if (relay.kind == Relay::Kind::Lost) {
-    own.service.set_position(relay.at);
+    own.at = relay.at;
     own.service.lost(relay.client);
     own.kept.erase(relay.client);
     return true;
@@ -323,7 +328,7 @@ bool ParameterServer::follow(int client, const Relay& relay, Connection& connect
   Memory sent = relay.request.memory;
   sent.area = -1;
   const auto memory = memory_of(*connection.channel, *frame, sent);
-  own.service.set_position(relay.at);
+  own.at = relay.at;
   own.service.handle(relay.client, relay.request, memory);
   return true;
 }

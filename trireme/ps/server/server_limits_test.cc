@@ -74,7 +74,8 @@ float first(const ParameterClient& client) {
 }
 
 void write_zeros(ParameterClient& client) {
-  client.write(0, {SavedText{}.to_text(), std::vector<std::byte>(client.model().bytes(0))});
+  client.write(0,
+               {SavedText{}.to_text(), std::vector<std::byte>(client.settings().model.bytes(0))});
   client.pull();
 }
 

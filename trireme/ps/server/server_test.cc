@@ -41,8 +41,8 @@ float first(std::span<const std::byte> memory) {
 
 void write_zeros(ParameterClient& client) {
   for (int server = 0; server < client.servers(); ++server)
-    client.write(server,
-                 {SavedText{}.to_text(), std::vector<std::byte>(client.model().bytes(server))});
+    client.write(server, {SavedText{}.to_text(),
+                          std::vector<std::byte>(client.settings().model.bytes(server))});
 }
 
 net::ChannelOptions channel_options(const char* host) {

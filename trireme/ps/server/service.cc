@@ -4,8 +4,9 @@
 #include <cstring>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <set>
 
-#include "trireme/base/check.h"
+#include "trireme/base/error.h"
 #include "trireme/base/words.h"
 #include "trireme/ps/rows/row_message.h"
 
@@ -31,6 +32,22 @@ PeerLost regrouped() {
 }
 RefusedError replaced() { return RefusedError("another process has taken its place"); }
 
+Reply refusal(int server, int worker, Ask ask, const Error& error) {
+  return {.ask = ask,
+          .exit_code = error.exit_code(),
+          .text = "server " + std::to_string(server) + " refuses worker " + std::to_string(worker) +
+                  ": " + error.message(),
+          .advice = error.advice()};
+}
+
+// For the round that was closed last, with its squares as memory.
+Reply terms_reply(const Rounds& rounds, std::int64_t version) {
+  return {.ask = Ask::Terms,
+          .version = version,
+          .round = rounds.number(),
+          .not_finite = rounds.not_finite()};
+}
+
 }  // namespace
 
 std::unique_ptr<Shard> make_shard(const Settings& settings, int server, const Spread& spread,
@@ -51,32 +68,21 @@ void Service::handle(int client, const Request& request, std::span<const std::by
   try {
     serve(client, request, memory);
   } catch (const Error& error) {
-    refuse(client, request.worker, request.ask, error);
+    answer_(client, refusal(server_, request.worker, request.ask, error), {});
   } catch (const std::bad_alloc&) {
     if (changes_state(request.ask)) throw;  // perhaps half of it has been done
-    refuse(client, request.worker, request.ask,
-           ResourceError("there is not enough memory for the reply",
-                         {.advice = "Use more servers, or hosts with more memory."}));
+    const ResourceError error("there is not enough memory for the reply",
+                              {.advice = "Use more servers, or hosts with more memory."});
+    answer_(client, refusal(server_, request.worker, request.ask, error), {});
   }
   release();
-}
-
-void Service::refuse(int client, int worker, Ask ask, const Error& error) {
-  answer_(client,
-          {.ask = ask,
-           .exit_code = error.exit_code(),
-           .text = "server " + std::to_string(server_) + " refuses worker " +
-                   std::to_string(worker) + ": " + error.message(),
-           .advice = error.advice()},
-          {});
 }
 
 void Service::serve(int client, const Request& request, std::span<const std::byte> memory) {
   if (request.ask != Ask::Push && request.ask != Ask::Commit && request.ask != Ask::PullRows)
     finish();
   if (request.ask == Ask::Attach) return attach(client, request, memory);
-  const auto place = client_of_.find(request.worker);
-  if (place == client_of_.end() || place->second != client) throw replaced();
+  if (!ledger_ || ledger_->client_of(request.worker) != client) throw replaced();
   switch (request.ask) {
     case Ask::Write:
       return write(client, request, memory);
@@ -102,9 +108,7 @@ void Service::serve(int client, const Request& request, std::span<const std::byt
     default:
       ledger_->leave(request.worker);
       rounds_.leave(request.worker);
-      readers_.erase(request.worker);
       before_.erase(request.worker);
-      client_of_.erase(place);
       answer_(client, {.ask = Ask::Leave}, {});
   }
 }
@@ -123,19 +127,15 @@ void Service::lost(int client) {
   finish();
   std::erase_if(waiting_, [&](const Waiting& one) { return one.client == client; });
   rounds_.lost(client);
-  for (auto place = client_of_.begin(); place != client_of_.end(); ++place) {
-    if (place->second != client) continue;
-    ledger_->leave(place->first);
-    readers_.erase(place->first);
-    client_of_.erase(place);
-    break;
-  }
+  if (ledger_) ledger_->lost(client);
   release();
 }
 
 std::vector<int> Service::clients() const {
   std::set<int> all;
-  for (const auto& [worker, client] : client_of_) all.insert(client);
+  if (ledger_)
+    for (const auto& [number, worker] : ledger_->workers())
+      if (worker.client >= 0) all.insert(worker.client);
   for (const Waiting& one : waiting_) all.insert(one.client);
   for (const auto& [worker, client] : rounds_.clients()) all.insert(client);
   return {all.begin(), all.end()};
@@ -175,10 +175,8 @@ void Service::attach(int client, const Request& request, std::span<const std::by
     epoch_ = request.epoch;
     attempt_ = 0;
   }
-  ledger_->arrive(request.worker);
+  ledger_->arrive(request.worker, client);
   rounds_.arrive(request.worker);
-  readers_.erase(request.worker);
-  client_of_[request.worker] = client;
   answer_(client,
           {.ask = Ask::Attach,
            .version = version_,
@@ -193,11 +191,12 @@ void Service::attach(int client, const Request& request, std::span<const std::by
 // that waits for an answer forever would not be seen to end.
 void Service::end_epoch() {
   release();
-  for (const Waiting& one : waiting_) refuse(one.client, one.worker, one.reply.ask, regrouped());
+  for (const Waiting& one : waiting_)
+    answer_(one.client, refusal(server_, one.worker, one.reply.ask, regrouped()), {});
   for (const auto& [worker, client] : rounds_.clients())
-    refuse(client, worker, Ask::Terms, regrouped());
-  for (const auto& [worker, client] : client_of_) ledger_->leave(worker);
-  client_of_.clear(), waiting_.clear(), readers_.clear(), rounds_.clear();
+    answer_(client, refusal(server_, worker, Ask::Terms, regrouped()), {});
+  for (const auto& [number, worker] : ledger_->workers()) ledger_->leave(number);
+  waiting_.clear(), rounds_.clear();
 }
 
 // All workers of the epoch have weights of the same version, and do their next step as round 0. If
@@ -288,26 +287,29 @@ void Service::push(int client, const Request& request, std::span<const std::byte
       own.push = shard_->updates().begun();
       ledger_->applied(worker, own.reply.staleness);
       if (on_applied_)
-        on_applied_({server_, at_, worker, request.sequence, version_, own.reply.staleness});
+        on_applied_({.shard = server_,
+                     .worker = worker,
+                     .sequence = request.sequence,
+                     .version = version_,
+                     .staleness = own.reply.staleness});
       if (alone) finish();
     }
   }
   waiting_.push_back(std::move(own));
 }
 
-bool Service::may_go_on(const Waiting& one) const {
-  if (one.is_written()) return one.push <= shard_->updates().completed();
-  return ready_ && (one.reply.ask != Ask::Push || ledger_->may_go_on(one.worker));
-}
-
 void Service::release() {
+  const auto may_go_on = [this](const Waiting& one) {
+    if (one.is_written()) return one.push <= shard_->updates().completed();
+    return ready_ && (one.reply.ask != Ask::Push || ledger_->may_go_on(one.worker));
+  };
   // Weights that are not written are copied. No push may change them meanwhile.
   const bool copies = std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
     return !one.is_written() && may_go_on(one);
   });
   if (copies) finish();
-  const auto first = std::stable_partition(waiting_.begin(), waiting_.end(),
-                                           [&](const Waiting& one) { return !may_go_on(one); });
+  const auto first =
+      std::stable_partition(waiting_.begin(), waiting_.end(), std::not_fn(may_go_on));
   std::vector<Waiting> now(std::make_move_iterator(first), std::make_move_iterator(waiting_.end()));
   waiting_.erase(first, waiting_.end());
   for (Waiting& one : now) {
@@ -322,24 +324,22 @@ void Service::release() {
       before_[one.worker].assign(weights.begin(), weights.end());
     answer_(one.client, one.reply, weights);
   }
-  if (settings_ && readers_.empty() &&
-      rounds_.complete(settings_->workers, settings_->server.backup))
-    complete_round();
+  if (settings_ && rounds_.complete(settings_->workers, settings_->server.backup)) complete_round();
 }
 
 void Service::take_terms(int client, const Request& request, std::span<const std::byte> memory) {
   if (!ready_) throw MismatchError("it sends terms before there are weights");
   if (settings_->server.staleness != 0)
     throw MismatchError("it sends terms to a server that is not synchronous");
-  readers_.erase(request.worker);
   const auto clients = rounds_.clients();
   switch (rounds_.take(client, request, memory, *shard_)) {
     case Rounds::Taken::Collected:
       if (const auto before = clients.find(request.worker); before != clients.end())
-        refuse(before->second, request.worker, Ask::Terms, replaced());
+        answer_(before->second, refusal(server_, request.worker, Ask::Terms, replaced()), {});
       return;
     case Rounds::Taken::Repeated:
-      return answer_terms(client);
+      return answer_(client, terms_reply(rounds_, version_),
+                     std::as_bytes(std::span(rounds_.squares())));
     case Rounds::Taken::Late:
       ledger_->late(request.worker, request.round);
       answer_(client,
@@ -349,7 +349,7 @@ void Service::take_terms(int client, const Request& request, std::span<const std
 }
 
 void Service::complete_round() {
-  const Rounds::Closed closed = rounds_.close(*shard_);
+  const Rounds::Closed round = rounds_.close(*shard_);
   squares_of_ = -1;
   // No commit is awaited: late workers ask for the weights at once, and the others may be lost.
   if (settings_->server.backup > 0) {
@@ -357,13 +357,14 @@ void Service::complete_round() {
     if (rounds_.not_finite() < 0) {
       // If workers have left, the mean is over fewer gradients than usual.
       const double usual = settings_->workers - settings_->server.backup;
-      const double more = usual / static_cast<double>(closed.clients.size());
-      update_by_round(closed.rate, closed.scale * more, {});
+      const double more = usual / static_cast<double>(round.clients.size());
+      update_by_round(round.rate, round.scale * more, {});
     } else {
       for (const int worker : rounds_.members()) ledger_->dropped(worker);
     }
   }
-  for (const auto& [worker, client] : closed.clients) answer_terms(client);
+  for (const auto& [worker, client] : round.clients)
+    answer_(client, terms_reply(rounds_, version_), std::as_bytes(std::span(rounds_.squares())));
 }
 
 // `room`: memory of Shard::apply()'s destination.
@@ -371,16 +372,7 @@ void Service::update_by_round(double rate, double scale, std::span<std::byte> ro
   shard_->apply(rate, scale, {room});
   squares_of_ = ++version_;
   for (const int worker : rounds_.members()) ledger_->applied(worker, 0);
-  if (on_applied_) on_applied_({.shard = server_, .at = at_, .version = version_});
-}
-
-void Service::answer_terms(int client) {
-  answer_(client,
-          {.ask = Ask::Terms,
-           .version = version_,
-           .round = rounds_.number(),
-           .not_finite = rounds_.not_finite()},
-          std::as_bytes(std::span(rounds_.squares())));
+  if (on_applied_) on_applied_({.shard = server_, .version = version_});
 }
 
 void Service::commit(int client, const Request& request) {
@@ -395,7 +387,7 @@ void Service::commit(int client, const Request& request) {
   } else if (!room.empty()) {
     shard_->give_weights(room);
   }
-  if (own.reply.in_place) readers_.insert(request.worker);
+  if (own.reply.in_place) rounds_.add_reader(request.worker, client);
   own.written = own.reply.in_place ? shard_->shared() : room;
   own.reply.written = own.is_written();
   if (!own.is_written()) finish();
@@ -412,7 +404,7 @@ std::string Service::figures() const {
                                          {"dropped", worker.dropped},
                                          {"late", worker.late},
                                          {"repeated", worker.repeated},
-                                         {"here", worker.here}};
+                                         {"here", worker.client >= 0}};
     for (const auto& [staleness, count] : ledger_->histogram())
       histogram[std::to_string(staleness)] = count;
   }

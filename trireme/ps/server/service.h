@@ -13,13 +13,11 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "trireme/base/error.h"
 #include "trireme/ps/messages.h"
 #include "trireme/ps/server/ledger.h"
 #include "trireme/ps/server/rounds.h"
@@ -53,7 +51,7 @@ struct Rooms {
 /// An update of a copy: a push, or the commit of a round (worker -1).
 struct Applied {
   int shard = 0;
-  Position at;
+  Position at;  // set by ParameterServer
   int worker = -1;
   std::uint64_t sequence = 0;  // of the push
   std::int64_t version = 0;    // after it
@@ -70,11 +68,6 @@ class Service {
   /// `shard`: its number. `spread` as Shard's.
   Service(int shard, Answer answer, OnApplied on_applied = {}, Spread spread = in_one_part,
           Rooms rooms = {});
-
-  int number() const noexcept { return server_; }
-  /// The position of the request that is handled next; at() is that of the last one.
-  void set_position(Position at) noexcept { at_ = at; }
-  Position at() const noexcept { return at_; }
 
   /// `memory` stays valid and unchanged until the reply. A request that cannot be met is answered
   /// with an exit code and a sentence.
@@ -109,7 +102,6 @@ class Service {
   };
 
   void serve(int client, const Request& request, std::span<const std::byte> memory);
-  void refuse(int client, int worker, Ask ask, const Error& error);
   void attach(int client, const Request& request, std::span<const std::byte> memory);
   void end_epoch();
   void begin(int client, const Request& request);
@@ -121,8 +113,6 @@ class Service {
   void commit(int client, const Request& request);
   void complete_round();
   void update_by_round(double rate, double scale, std::span<std::byte> room);
-  void answer_terms(int client);
-  bool may_go_on(const Waiting& one) const;
   void finish();
   void release();
 
@@ -131,7 +121,6 @@ class Service {
   const OnApplied on_applied_;
   const Spread spread_;
   const Rooms rooms_;
-  Position at_;
   std::optional<Settings> settings_;
   std::unique_ptr<Shard> shard_;
   std::optional<Ledger> ledger_;
@@ -141,11 +130,9 @@ class Service {
   std::uint32_t attempt_ = 0;     // the last Begin in it
   std::int64_t squares_of_ = -1;  // the version that the commit of the last closed round has made
   bool has_weights_ = false;
-  std::map<int, int> client_of_;                  // by worker
   std::vector<Waiting> waiting_;                  // for weights
   std::map<int, std::vector<std::byte>> before_;  // by worker: the weights it has, if compensated
   Rounds rounds_;                                 // of synchronous workers
-  std::set<int> readers_;                         // workers that may read the shard's memory
   std::vector<float> pulled_;                     // of the reply to PullRows
 };
 

@@ -41,7 +41,7 @@ class SnapshotReader {
   std::span<const std::byte> left_;
 };
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Ledger::Worker, here, last, clock, pushes, dropped, late,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Ledger::Worker, client, last, clock, pushes, dropped, late,
                                    repeated, last_late)
 
 namespace {
@@ -124,8 +124,7 @@ Saved Service::snapshot() {
   release();
   nlohmann::json json{{"ready", ready_},           {"version", version_},
                       {"epoch", epoch_},           {"attempt", attempt_},
-                      {"squares_of", squares_of_}, {"has_weights", has_weights_},
-                      {"clients", client_of_}};
+                      {"squares_of", squares_of_}, {"has_weights", has_weights_}};
   Saved all;
   if (settings_) {
     Saved shard = save(*shard_, version_);
@@ -156,7 +155,7 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
   SnapshotReader from(memory);
   try {
     const auto json = nlohmann::json::parse(text);
-    settings_.reset();
+    settings_.reset(), ledger_.reset();
     if (json.contains("settings")) {
       settings_ = Settings::from_text(json.at("settings").get<std::string>());
       if (server_ >= settings_->model.servers()) throw MismatchError("there is no such shard");
@@ -176,7 +175,6 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
     json.at("attempt").get_to(attempt_);
     json.at("squares_of").get_to(squares_of_);
     json.at("has_weights").get_to(has_weights_);
-    json.at("clients").get_to(client_of_);
     waiting_.clear(), before_.clear();
     for (const auto& one : json.at("waiting")) {
       const auto reply = one.at(2).get<std::string>();

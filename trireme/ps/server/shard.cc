@@ -26,9 +26,57 @@ std::span<std::byte> bytes_of(const at::Tensor& memory) {
   return {static_cast<std::byte*>(memory.data_ptr()), static_cast<std::size_t>(memory.numel())};
 }
 
-tensor::FlatRange part_of(const std::byte* memory, DType dtype, std::size_t begin,
-                          std::size_t end) {
-  return {memory + begin * size_of(dtype), dtype, end - begin};
+using Slices = std::vector<ServedModel::Slice>;
+
+std::vector<std::size_t> sizes_of(const Slices& slices) {
+  std::vector<std::size_t> sizes;
+  for (const ServedModel::Slice& slice : slices) sizes.push_back(slice.size());
+  return sizes;
+}
+
+// Calls visit(T, at, count) for contiguous elements of type T, `at` bytes from the start.
+template <class Visit>
+void for_each_part(const Slices& slices, const Spread& spread, Visit visit) {
+  for (const ServedModel::Slice& slice : slices)
+    spread(slice.size(), [&](std::size_t begin, std::size_t end) {
+      slice.dtype == DType::F64 ? visit(double{}, slice.at(begin), end - begin)
+                                : visit(float{}, slice.at(begin), end - begin);
+    });
+}
+
+std::optional<std::uint32_t> first_not_finite(const Slices& slices, const Spread& spread,
+                                              const std::byte* memory) {
+  for (const ServedModel::Slice& slice : slices) {
+    std::atomic<bool> finite{true};
+    spread(slice.size(), [&](std::size_t begin, std::size_t end) {
+      const tensor::FlatRange part{memory + slice.at(begin), slice.dtype, end - begin};
+      if (tensor::flat_math({}).first_not_finite({&part, 1}) == 0) finite = false;
+    });
+    if (!finite) return slice.parameter;
+  }
+  return std::nullopt;
+}
+
+// The sums of squares of all chunks. `block` returns the address of each block, and may fill the
+// room of one block that it gets. Blocks begin at chunks, and fit into a cache.
+template <class Block>
+std::vector<double> squares_of(const Slices& slices, const Spread& spread, Block block) {
+  std::vector<double> all;
+  for (const ServedModel::Slice& slice : slices) {
+    const std::size_t before = all.size();
+    all.resize(before + (slice.size() + kernel::kNormChunk - 1) / kernel::kNormChunk);
+    spread(slice.size(), [&](std::size_t begin, std::size_t end) {
+      alignas(64) std::byte room[kSquared * sizeof(double)];
+      for (std::size_t at = begin; at < end; at += kSquared) {
+        const std::size_t stop = std::min(at + kSquared, end);
+        const tensor::FlatRange part{block(slice, at, stop, room), slice.dtype, stop - at};
+        const std::vector<double> squares = tensor::flat_math({}).squares({&part, 1});
+        std::copy(squares.begin(), squares.end(),
+                  all.begin() + static_cast<std::ptrdiff_t>(before + at / kernel::kNormChunk));
+      }
+    });
+  }
+  return all;
 }
 
 template <class T>
@@ -46,34 +94,42 @@ void extrapolate(T* out, const T* now, const T* earlier, double share, std::size
     out[i] = now[i] + static_cast<T>(share) * (now[i] - earlier[i]);
 }
 
+// How much of the last update Shard::predicted() adds.
+double share_of(double momentum, std::int64_t staleness) {
+  if (staleness <= 0 || momentum <= 0) return 0;
+  const auto updates = static_cast<double>(staleness + 1);
+  return momentum < 1 ? momentum * (1 - std::pow(momentum, updates)) / (1 - momentum) : updates;
+}
+
 }  // namespace
 
 Shard::Shard(ServedModel model, int server, const OptimizerOptions& optimizer, Spread spread,
              bool predicts, bool keeps_rows, std::span<std::byte> shared)
     : model_(std::move(model)),
-      server_(server),
+      slices_(model_.slices(server)),
+      more_uses_(model_.more_uses(server)),
       spread_(std::move(spread)),
-      momentum_(optim::momentum_of(optimizer)),
+      momentum_(predicts ? optim::momentum_of(optimizer) : 0),
       shared_(shared),
       weights_memory_(zeros(shared.empty() ? model_.bytes(server) : 0)),
       sum_memory_(zeros(model_.sum_bytes(server))),
       earlier_memory_(zeros(predicts ? model_.bytes(server) : 0)),
       optimizer_(optim::make_optimizer(optimizer)),
       rows_(model_.tables(), server, model_.servers(), optimizer, keeps_rows),
-      updates_(slice_sizes(), spread_) {
+      updates_(sizes_of(slices_), spread_) {
   require_elementwise(optimizer_->name());
   TRIREME_CHECK((shared_.empty() || shared_.size() == model_.bytes(server)) == true);
   weights_ = shared_.empty() ? bytes_of(weights_memory_) : shared_;
   sum_ = bytes_of(sum_memory_);
   earlier_ = bytes_of(earlier_memory_);
   std::vector<optim::OwnedSlice> slices;
-  for (const ServedModel::Slice& slice : model_.slices(server)) {
+  for (const ServedModel::Slice& slice : slices_) {
     const ServedParameter& parameter = model_.parameters()[slice.parameter];
     slices.push_back({.parameter = slice.parameter,
                       .name = parameter.name,
                       .begin = slice.begin,
                       .end = slice.end,
-                      .master_dtype = parameter.dtype,
+                      .master_dtype = slice.dtype,
                       .weight = weights_.data() + slice.offset,
                       .gradient = sum_.data() + slice.offset,
                       .decay = parameter.decay});
@@ -90,75 +146,38 @@ void Shard::set_weights(std::span<const std::byte> weights) {
   if (!earlier_.empty()) std::memcpy(earlier_.data(), weights.data(), weights.size());
 }
 
-std::optional<std::uint32_t> Shard::first_not_finite(const std::byte* gradient) const {
-  for (const ServedModel::Slice& slice : model_.slices(server_)) {
-    const DType dtype = model_.parameters()[slice.parameter].dtype;
-    std::atomic<bool> finite{true};
-    spread_(slice.size(), [&](std::size_t begin, std::size_t end) {
-      const tensor::FlatRange part = part_of(gradient + slice.offset, dtype, begin, end);
-      if (tensor::flat_math({}).first_not_finite({&part, 1}) == 0) finite = false;
-    });
-    if (!finite) return slice.parameter;
-  }
-  return std::nullopt;
-}
-
 std::optional<std::string> Shard::push(std::span<const std::byte> gradient, double rate,
                                        double scale, std::span<const std::byte> before,
                                        double lambda, std::span<const RowsView> rows,
                                        Destination to, bool finite) {
   TRIREME_CHECK(gradient.size() == bytes());
   if (!finite)
-    if (const auto broken = first_not_finite(gradient.data()))
+    if (const auto broken = ps::first_not_finite(slices_, spread_, gradient.data()))
       return model_.parameters()[*broken].name;
   if (auto broken = rows_.first_not_finite(rows)) return broken;
   if (!rows.empty()) rows_.update(rows, rate, scale);
   if (before.empty() || lambda <= 0) {
     begin_update(gradient.data(), rate, scale, to);
-  } else {
-    TRIREME_CHECK((before.size() == bytes() && !updates_.under_way()) == true);
-    compensate(gradient.data(), before.data(), lambda, scale);
-    begin_update(sum_.data(), rate, 1, to);
+    return std::nullopt;
   }
+  TRIREME_CHECK((before.size() == bytes() && !updates_.under_way()) == true);
+  for_each_part(slices_, spread_, [&]<class T>(T, std::size_t at, std::size_t count) {
+    compensate(reinterpret_cast<T*>(sum_.data() + at),
+               reinterpret_cast<const T*>(gradient.data() + at),
+               reinterpret_cast<const T*>(weights_.data() + at),
+               reinterpret_cast<const T*>(before.data() + at), lambda, scale, count);
+  });
+  begin_update(sum_.data(), rate, 1, to);
   return std::nullopt;
 }
 
-template <class Visit>
-void Shard::each_slice(Visit visit) const {
-  for (const ServedModel::Slice& slice : model_.slices(server_)) {
-    const DType dtype = model_.parameters()[slice.parameter].dtype;
-    spread_(slice.size(), [&](std::size_t begin, std::size_t end) {
-      const std::size_t offset = slice.offset + begin * size_of(dtype);
-      dtype == DType::F64 ? visit(double{}, offset, end - begin)
-                          : visit(float{}, offset, end - begin);
-    });
-  }
-}
-
-void Shard::compensate(const std::byte* gradient, const std::byte* before, double lambda,
-                       double scale) {
-  each_slice([&]<class T>(T, std::size_t offset, std::size_t count) {
-    ps::compensate(reinterpret_cast<T*>(sum_.data() + offset),
-                   reinterpret_cast<const T*>(gradient + offset),
-                   reinterpret_cast<const T*>(weights_.data() + offset),
-                   reinterpret_cast<const T*>(before + offset), lambda, scale, count);
-  });
-}
-
-double Shard::share_of(std::int64_t staleness) const {
-  if (earlier_.empty() || staleness <= 0 || momentum_ <= 0) return 0;
-  const auto updates = static_cast<double>(staleness + 1);
-  const double m = momentum_;
-  return m < 1 ? m * (1 - std::pow(m, updates)) / (1 - m) : updates;
-}
-
 std::span<const std::byte> Shard::predicted(std::int64_t staleness) {
-  const double share = share_of(staleness);
+  const double share = share_of(momentum_, staleness);
   if (share == 0) return weights_;
-  each_slice([&]<class T>(T, std::size_t offset, std::size_t count) {
-    extrapolate(reinterpret_cast<T*>(sum_.data() + offset),
-                reinterpret_cast<const T*>(weights_.data() + offset),
-                reinterpret_cast<const T*>(earlier_.data() + offset), share, count);
+  for_each_part(slices_, spread_, [&]<class T>(T, std::size_t at, std::size_t count) {
+    extrapolate(reinterpret_cast<T*>(sum_.data() + at),
+                reinterpret_cast<const T*>(weights_.data() + at),
+                reinterpret_cast<const T*>(earlier_.data() + at), share, count);
   });
   return sum_.first(weights_.size());
 }
@@ -194,61 +213,36 @@ void Shard::fold(std::span<const Terms> workers, std::uint32_t total) {
   const tensor::FlatMath& math = tensor::flat_math({});
   const auto fold_to = [&](const ServedModel::Slice& slice, std::size_t begin, std::size_t end,
                            std::byte* to) {
-    const DType dtype = model_.parameters()[slice.parameter].dtype;
-    const std::size_t at = slice.offset + begin * size_of(dtype),
-                      bytes = (end - begin) * size_of(dtype);
     std::vector<const void*> parts;
-    for (const std::byte* term : memory) parts.push_back(term + at);
+    for (const std::byte* term : memory) parts.push_back(term + slice.at(begin));
     if (parts.empty()) {  // the workers that had parts of the batch have left
-      math.clear(to, bytes);
+      math.clear(to, slice.at(end) - slice.at(begin));
     } else {
-      math.fold(dtype, steps, parts, to, end - begin);
+      math.fold(slice.dtype, steps, parts, to, end - begin);
     }
-    return std::pair(at, bytes);
   };
-  square_blocks(
-      [&](const ServedModel::Slice& slice, std::size_t begin, std::size_t end, std::byte* room) {
-        const auto [at, bytes] = fold_to(slice, begin, end, room);
-        copy_for_reader(sum_.data() + at, room, bytes, sum_.size());
-        return room;
-      });
-  if (model_.more_uses(server_).empty()) return;
-  for (const ServedModel::Slice& more : model_.more_uses(server_)) {
+  const auto fold_block = [&](const ServedModel::Slice& slice, std::size_t begin, std::size_t end,
+                              std::byte* room) {
+    fold_to(slice, begin, end, room);
+    copy_for_reader(sum_.data() + slice.at(begin), room, slice.at(end) - slice.at(begin),
+                    sum_.size());
+    return room;
+  };
+  squares_ = squares_of(slices_, spread_, fold_block);
+  if (more_uses_.empty()) return;
+  for (const ServedModel::Slice& more : more_uses_) {
     spread_(more.size(), [&](std::size_t begin, std::size_t end) {
-      const DType dtype = model_.parameters()[more.parameter].dtype;
-      fold_to(more, begin, end, sum_.data() + more.offset + begin * size_of(dtype));
+      fold_to(more, begin, end, sum_.data() + more.at(begin));
     });
-    for (const ServedModel::Slice& slice : model_.slices(server_))
+    for (const ServedModel::Slice& slice : slices_)
       if (slice.parameter == more.parameter)
-        math.add_into(sum_.data() + slice.offset, sum_.data() + more.offset,
-                      model_.parameters()[slice.parameter].dtype, slice.size());
+        math.add_into(sum_.data() + slice.offset, sum_.data() + more.offset, slice.dtype,
+                      slice.size());
   }
-  square_blocks([&](const ServedModel::Slice& slice, std::size_t begin, std::size_t, std::byte*) {
-    const DType dtype = model_.parameters()[slice.parameter].dtype;
-    return sum_.data() + slice.offset + begin * size_of(dtype);
-  });
-}
-
-// Sums the squares of each block, at the address that `block` returns; it may fill the room of one
-// block that it gets. Blocks begin at chunks, and fit into a cache.
-template <class Block>
-void Shard::square_blocks(Block block) {
-  squares_.clear();
-  for (const ServedModel::Slice& slice : model_.slices(server_)) {
-    const DType dtype = model_.parameters()[slice.parameter].dtype;
-    const std::size_t before = squares_.size();
-    squares_.resize(before + (slice.size() + kernel::kNormChunk - 1) / kernel::kNormChunk);
-    spread_(slice.size(), [&](std::size_t begin, std::size_t end) {
-      alignas(64) std::byte room[kSquared * sizeof(double)];
-      for (std::size_t at = begin; at < end; at += kSquared) {
-        const std::size_t stop = std::min(at + kSquared, end);
-        const tensor::FlatRange part{block(slice, at, stop, room), dtype, stop - at};
-        const std::vector<double> squares = tensor::flat_math({}).squares({&part, 1});
-        std::copy(squares.begin(), squares.end(),
-                  squares_.begin() + static_cast<std::ptrdiff_t>(before + at / kernel::kNormChunk));
-      }
-    });
-  }
+  squares_ = squares_of(slices_, spread_,
+                        [&](const ServedModel::Slice& slice, std::size_t begin, auto...) {
+                          return sum_.data() + slice.at(begin);
+                        });
 }
 
 // If all squares are finite, so are all elements.
@@ -256,7 +250,8 @@ std::optional<std::uint32_t> Shard::first_not_finite() const {
   const bool finite = std::all_of(squares_.begin(), squares_.end(),
                                   [](double square) { return std::isfinite(square); });
   if (!finite)
-    if (const auto parameter = first_not_finite(sum_.data())) return parameter;
+    if (const auto parameter = ps::first_not_finite(slices_, spread_, sum_.data()))
+      return parameter;
   if (rows_.first_not_finite()) return static_cast<std::uint32_t>(model_.parameters().size());
   return std::nullopt;
 }
@@ -269,10 +264,8 @@ void Shard::apply(double rate, double scale, Destination to) {
 void Shard::give_weights(std::span<std::byte> to) {
   TRIREME_CHECK(to.size() == bytes());
   updates_.begin([this, to](std::size_t slice, std::size_t begin, std::size_t end) {
-    const ServedModel::Slice& all = model_.slices(server_)[slice];
-    const std::size_t size = size_of(model_.parameters()[all.parameter].dtype),
-                      at = all.offset + begin * size;
-    copy_for_reader(to.data() + at, weights_.data() + at, (end - begin) * size, to.size());
+    const std::size_t at = slices_[slice].at(begin), bytes = slices_[slice].at(end) - at;
+    copy_for_reader(to.data() + at, weights_.data() + at, bytes, to.size());
   });
 }
 
@@ -289,8 +282,7 @@ template <class T>
 void Shard::update_block(const Update& update, std::size_t slice, std::size_t begin,
                          std::size_t end) {
   T copy[Sweep::kBlock];
-  const std::size_t at = model_.slices(server_)[slice].offset + begin * sizeof(T),
-                    count = end - begin;
+  const std::size_t at = slices_[slice].at(begin), count = end - begin;
   const auto* weights = reinterpret_cast<const T*>(weights_.data() + at);
   if (!earlier_.empty()) {
     std::copy_n(weights, count, copy);
@@ -305,20 +297,13 @@ void Shard::update_block(const Update& update, std::size_t slice, std::size_t be
 
 void Shard::begin_update(const std::byte* gradient, double rate, double scale, Destination to) {
   TRIREME_CHECK((to.memory.empty() || to.memory.size() == bytes()) == true);
-  Update update{optimizer_->begin_parts(rate, scale), gradient, to.memory, share_of(to.staleness)};
+  Update update{optimizer_->begin_parts(rate, scale), gradient, to.memory,
+                share_of(momentum_, to.staleness)};
   updates_.begin(
       [this, update = std::move(update)](std::size_t slice, std::size_t begin, std::size_t end) {
-        const auto parameter = model_.slices(server_)[slice].parameter;
-        model_.parameters()[parameter].dtype == DType::F64
-            ? update_block<double>(update, slice, begin, end)
-            : update_block<float>(update, slice, begin, end);
+        slices_[slice].dtype == DType::F64 ? update_block<double>(update, slice, begin, end)
+                                           : update_block<float>(update, slice, begin, end);
       });
-}
-
-std::vector<std::size_t> Shard::slice_sizes() const {
-  std::vector<std::size_t> sizes;
-  for (const ServedModel::Slice& slice : model_.slices(server_)) sizes.push_back(slice.size());
-  return sizes;
 }
 
 std::span<const std::byte> Shard::weights() const {

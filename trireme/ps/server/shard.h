@@ -54,7 +54,6 @@ class Shard {
         std::span<std::byte> shared = {});
   Shard(const Shard&) = delete;
 
-  const ServedModel& model() const noexcept { return model_; }
   std::size_t bytes() const noexcept { return weights_.size(); }
 
   /// Sets the weights (bytes()), and earlier() to the same. The optimizer's state stays.
@@ -111,26 +110,15 @@ class Shard {
   optim::Optimizer& optimizer() noexcept { return *optimizer_; }
 
  private:
-  std::optional<std::uint32_t> first_not_finite(const std::byte* gradient) const;
-  void compensate(const std::byte* gradient, const std::byte* before, double lambda, double scale);
   void begin_update(const std::byte* gradient, double rate, double scale, Destination to);
-  template <class Block>
-  void square_blocks(Block block);
   struct Update;
   template <class T>
   void update_block(const Update& update, std::size_t slice, std::size_t begin, std::size_t end);
-  std::vector<std::size_t> slice_sizes() const;
-  /// How much of the last update predicted() adds.
-  double share_of(std::int64_t staleness) const;
-  /// Calls visit(T, offset, count) for contiguous elements of type T, `offset` bytes from the
-  /// start.
-  template <class Visit>
-  void each_slice(Visit visit) const;
 
   const ServedModel model_;
-  const int server_;
+  const std::vector<ServedModel::Slice>&slices_, &more_uses_;  // of this server
   const Spread spread_;
-  const double momentum_;
+  const double momentum_;  // 0 unless the shard predicts
   std::span<std::byte> weights_, sum_, earlier_;
   std::vector<double> squares_;  // of the folded sum
   const std::span<std::byte> shared_;

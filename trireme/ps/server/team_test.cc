@@ -92,7 +92,7 @@ Outcome updated(const OptimizerOptions& optimizer, const Spread& spread) {
   EXPECT_EQ(shard.push(terms[2], 0.01, 1, {}, 0, {}, {out}), std::nullopt);
   shard.updates().finish();
   for (const ps::ServedModel::Slice& slice : model.slices(0)) {
-    const auto weights = shard.weights().subspan(slice.offset, model.bytes(slice));
+    const auto weights = shard.weights().subspan(slice.offset, slice.bytes());
     EXPECT_TRUE(std::equal(weights.begin(), weights.end(), out.begin() + slice.offset));
   }
   reinterpret_cast<float*>(terms[2].data())[1'300'000] = std::numeric_limits<float>::infinity();

@@ -69,14 +69,14 @@ std::int64_t ParameterClient::version() const noexcept {
 }
 
 std::span<std::byte> ParameterClient::gradient(int server, std::size_t terms) {
-  const std::size_t bytes =
-      settings_.server.staleness == 0 ? model().sum_bytes(server) : model().bytes(server);
+  const std::size_t bytes = settings_.server.staleness == 0 ? settings_.model.sum_bytes(server)
+                                                            : settings_.model.bytes(server);
   return link(server).outgoing(router_.counts(server).empty()
                                    ? terms * bytes
                                    : rows_offset(terms * bytes) + router_.bytes(server));
 }
 
-// All servers work at the same time.
+// All servers work at the same time. If they answer with weights, it waits for these.
 void ParameterClient::ask_all(const Request& request, std::size_t terms, bool weights) {
   if (!std::isfinite(request.rate) || !std::isfinite(request.scale))
     throw ConfigError(
@@ -89,25 +89,19 @@ void ParameterClient::ask_all(const Request& request, std::size_t terms, bool we
     own.round = at(server).round - (own.ask == Ask::Commit ? 1 : 0);
     std::span<std::byte> memory;
     if (terms > 0) memory = gradient(server, terms);
-    if (terms > 0 && !model().tables().empty()) {
+    if (terms > 0 && !settings_.model.tables().empty()) {
       own.rows = router_.counts(server);
       router_.write(server, memory.last(router_.bytes(server)));
     }
-    link(server).ask(std::move(own), memory.size(), weights ? model().bytes(server) : 0);
+    link(server).ask(std::move(own), memory.size(), weights ? settings_.model.bytes(server) : 0);
   }
-}
-
-void ParameterClient::take_weights() {
-  for (int server = 0; server < servers(); ++server) {
+  for (int server = 0; weights && server < servers(); ++server) {
     at(server).version = link(server).finish().version;
-    TRIREME_CHECK(weights(server).size() == model().bytes(server));
+    TRIREME_CHECK(link(server).received().size() == settings_.model.bytes(server));
   }
 }
 
-void ParameterClient::pull() {
-  ask_all({.ask = Ask::Pull}, 0, true);
-  take_weights();
-}
+void ParameterClient::pull() { ask_all({.ask = Ask::Pull}, 0, true); }
 
 std::optional<std::string> ParameterClient::push(double rate, double scale, bool finite) {
   // If a connection was lost for a while, the others have gone on without this worker.
@@ -120,7 +114,6 @@ std::optional<std::string> ParameterClient::push(double rate, double scale, bool
            .finite = finite},
           1, true);
   std::optional<std::string> dropped;
-  take_weights();
   for (const Server& server : servers_) {
     const Reply& reply = server.link->reply();
     if (reply.dropped && !dropped) dropped = reply.text;
@@ -137,7 +130,7 @@ ParameterClient::Sums ParameterClient::sum(const std::vector<kernel::LeafRange>&
 
 ParameterClient::Sums ParameterClient::take_sums() {
   Sums sums;
-  std::vector<ExactSum> tables(model().tables().size());
+  std::vector<ExactSum> tables(settings_.model.tables().size());
   for (int server = 0; server < servers(); ++server) {
     const Reply& reply = link(server).finish();
     sums.dropped = sums.dropped && reply.dropped;
@@ -155,7 +148,6 @@ ParameterClient::Sums ParameterClient::take_sums() {
 
 void ParameterClient::commit(double rate, double scale) {
   ask_all({.ask = Ask::Commit, .rate = rate, .scale = scale}, 0, true);
-  take_weights();
 }
 
 bool ParameterClient::update(const std::vector<kernel::LeafRange>& nodes, std::uint32_t total,
@@ -172,7 +164,7 @@ bool ParameterClient::update(const std::vector<kernel::LeafRange>& nodes, std::u
 void ParameterClient::pull_rows(std::uint32_t table, std::span<const std::int64_t> ids,
                                 float* rows) {
   router_.route_ids(table, ids);
-  const auto width = static_cast<std::size_t>(model().tables()[table].width);
+  const auto width = static_cast<std::size_t>(settings_.model.tables()[table].width);
   for (int server = 0; server < servers(); ++server) {
     const std::vector<std::uint32_t>& counts = router_.counts(server);
     if (counts[table] == 0) continue;

@@ -91,12 +91,7 @@ void RemoteOptimizer::start() {
   client_->pull();
   take_weights();
   pending_ = false;
-  forget_loaded();
-}
-
-// The servers have what was loaded.
-void RemoteOptimizer::forget_loaded() {
-  state_.clear();
+  state_.clear();  // the servers have what was loaded
   if (rows_) rows_->forget();
 }
 
@@ -104,7 +99,8 @@ bool RemoteOptimizer::can_go_on(std::int64_t updates) {
   if (alone() || servers_.epoch == 0) return true;
   client_->begin(updates, /*kept=*/true);
   goes_on_ = client_->ready();
-  if (goes_on_) forget_loaded();
+  if (goes_on_) state_.clear();
+  if (goes_on_ && rows_) rows_->forget();
   return goes_on_;
 }
 
@@ -114,15 +110,16 @@ void RemoteOptimizer::give_weights() {
   std::map<std::string, const at::Tensor*> loaded;
   if (restored_count_)
     for (const NamedShard& one : state_) loaded.emplace(one.name, &one.local);
+  const auto rows = restored_count_ && rows_ ? rows_->first_rows() : nullptr;
   for (int server = 0; server < client_->servers(); ++server) {
     Saved saved = client_->read(server);
     SavedText text = SavedText::from_text(saved.text);
-    for (const ServedModel::Slice& slice : client_->model().slices(server)) {
+    for (const ServedModel::Slice& slice : client_->settings().model.slices(server)) {
       const optim::OwnedSlice& own = slices_[slice.parameter];
       elements(saved.memory.data() + slice.offset, 0, slice.size(), own.master_dtype, {})
           .copy_(elements(own.weight, slice.begin, slice.size(), own.master_dtype, own.device));
     }
-    std::size_t at = client_->model().bytes(server);
+    std::size_t at = client_->settings().model.bytes(server);
     std::fill(saved.memory.begin() + static_cast<std::ptrdiff_t>(at), saved.memory.end(),
               std::byte{});
     for (const SavedText::Array& array : text.arrays) {
@@ -133,21 +130,17 @@ void RemoteOptimizer::give_weights() {
       at += array.bytes();
     }
     text.version = text.step_count = restored_count_.value_or(0) * updates_a_step();
-    append(saved, std::move(text), first_rows(server));
+    std::vector<SavedTable> tables;
+    if (rows) tables = rows_of_server(*rows, rows_->tables(), server, client_->servers());
+    append(saved, std::move(text), tables);
     client_->write(server, saved);
   }
-}
-
-std::vector<SavedTable> RemoteOptimizer::first_rows(int server) const {
-  const auto loaded = restored_count_ && rows_ ? rows_->first_rows() : nullptr;
-  if (!loaded) return {};
-  return rows_of_server(*loaded, rows_->tables(), server, client_->servers());
 }
 
 void RemoteOptimizer::take_weights() {
   const c10::AutoGradMode no_grad(false);
   for (int server = 0; server < client_->servers(); ++server) {
-    for (const ServedModel::Slice& slice : client_->model().slices(server)) {
+    for (const ServedModel::Slice& slice : client_->settings().model.slices(server)) {
       const optim::OwnedSlice& own = slices_[slice.parameter];
       const at::Tensor weight =
           elements(own.weight, slice.begin, slice.size(), own.master_dtype, own.device);
@@ -194,7 +187,7 @@ void RemoteOptimizer::fill_gradients(double scale) {
   const c10::AutoGradMode no_grad(false);
   for (int server = 0; server < client_->servers(); ++server) {
     const std::span<std::byte> memory = client_->gradient(server);
-    for (const ServedModel::Slice& slice : client_->model().slices(server)) {
+    for (const ServedModel::Slice& slice : client_->settings().model.slices(server)) {
       const optim::OwnedSlice& own = slices_[slice.parameter];
       const at::Tensor sent =
           elements(memory.data() + slice.offset, 0, slice.size(), own.master_dtype, {});
@@ -208,7 +201,7 @@ std::vector<NamedShard> RemoteOptimizer::state() {
   std::map<std::string, NamedShard> whole;
   for (int server = 0; server < client_->servers(); ++server) {
     Saved saved = client_->read(server);
-    std::size_t at = client_->model().bytes(server);
+    std::size_t at = client_->settings().model.bytes(server);
     for (const SavedText::Array& array : SavedText::from_text(saved.text).arrays) {
       const std::int64_t count = c10::multiply_integers(array.shape);
       auto [found, is_new] = whole.try_emplace(array.name);

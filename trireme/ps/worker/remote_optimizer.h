@@ -85,8 +85,6 @@ class RemoteOptimizer final : public optim::Optimizer {
   void fill_gradients(double scale);
   void give_weights();
   void take_weights();
-  void forget_loaded();
-  std::vector<SavedTable> first_rows(int server) const;
 
   const OptimizerOptions optimizer_;
   const ServerOptions options_;

@@ -71,7 +71,7 @@ Work ServerSync::finish() {
 void ServerSync::fill_terms() {
   ParameterClient& client = optimizer_.client();
   for (int server = 0; server < client.servers(); ++server) {
-    const std::size_t bytes = client.model().sum_bytes(server);
+    const std::size_t bytes = client.settings().model.sum_bytes(server);
     const std::span<std::byte> memory = client.gradient(server, plan_.terms.size());
     const auto fill = [&](std::uint32_t use, const ServedModel::Slice& slice) {
       const parallel::BucketLayout::RangeIndex place = layout_.places[use].front();
@@ -85,9 +85,9 @@ void ServerSync::fill_terms() {
       }
     };
     std::vector<const ServedModel::Slice*> slice_of(slices_.size(), nullptr);  // by parameter
-    for (const ServedModel::Slice& slice : client.model().slices(server))
+    for (const ServedModel::Slice& slice : client.settings().model.slices(server))
       slice_of[slice.parameter] = &slice;
-    const auto& more = client.model().more_uses(server);
+    const auto& more = client.settings().model.more_uses(server);
     std::size_t next = 0;  // in more
     for (std::uint32_t use = 0; use < parameter_of_.size(); ++use) {
       const std::uint32_t parameter = parameter_of_[use];

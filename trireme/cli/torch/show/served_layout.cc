@@ -52,7 +52,7 @@ show::ServerLayout served_layout(const train::Settings& settings, const std::str
       const std::string& block = served.blocks[slice.parameter];
       if (parts.empty() || parts.back().block != block) parts.push_back({.block = block});
       ++parts.back().parameters;
-      parts.back().bytes += static_cast<std::int64_t>(model.bytes(slice));
+      parts.back().bytes += static_cast<std::int64_t>(slice.bytes());
     }
     for (show::ServerLayout::BlockShare& part : parts)
       part.whole = part.bytes == whole.at(part.block);
