@@ -57,7 +57,7 @@ class ParameterClient {
   std::span<std::byte> gradient(int server, std::size_t terms = 1);
   /// The weights of a server's interval, as they came last. Those of a commit() may be the server's
   /// own memory, and stay until the next sum().
-  std::span<const std::byte> weights(int server) const { return at(server).link->received(); }
+  std::span<const std::byte> weights(int server) const { return servers_[server].link->received(); }
 
   /// Waits until the servers have weights, and gets them.
   void pull();
@@ -97,7 +97,6 @@ class ParameterClient {
     std::int64_t round = 0;
   };
   Server& at(int server) { return servers_[static_cast<std::size_t>(server)]; }
-  const Server& at(int server) const { return servers_[static_cast<std::size_t>(server)]; }
   ShardLink& link(int server) { return *at(server).link; }
   void ask_all(const Request& request, std::size_t terms, bool weights);
   Sums take_sums();
