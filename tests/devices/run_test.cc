@@ -52,7 +52,7 @@ class DeviceRun : public ::testing::Test {
   train::WorkerSpec prepare(const std::string& name, const std::string& device, int steps,
                             const std::vector<std::string>& more) const {
     const train::RunFolder folder(folder_ + "/" + name);
-    const bool resume = folder.has_checkpoint();
+    const bool resume = folder.newest_step() > 0;
     std::filesystem::create_directories(folder.path());
     std::vector<std::string> values{"data.path=" + folder_ + "/text",
                                     "model.layers=2",

@@ -12,6 +12,7 @@
 #include "trireme/base/error.h"
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/job.h"
+#include "trireme/storage/folder.h"
 #include "trireme/storage/forwarding_file_system_test.h"
 #include "trireme/storage/saved_tensors.h"
 #include "trireme/testing/run_processes.h"

@@ -14,7 +14,7 @@
 
 #include "trireme/checkpoint/checkpointer.h"
 #include "trireme/checkpoint/shards.h"
-#include "trireme/storage/folder.h"
+#include "trireme/storage/checkpoint_reader.h"
 
 namespace trireme::inline v0::checkpoint {
 
@@ -23,7 +23,7 @@ class NewestCheckpoint {
   using Ask = std::function<void(const std::function<void()>&)>;
   /// The arguments must outlive this object.
   NewestCheckpoint(Job& job, const CheckpointerOptions& options,
-                   const storage::CheckpointFolder& folder, Ask ask)
+                   const storage::CheckpointReader& folder, Ask ask)
       : job_(job), options_(options), folder_(folder), ask_(std::move(ask)) {}
 
   /// Its step; 0: none. Of this rank alone.
@@ -49,7 +49,7 @@ class NewestCheckpoint {
 
   Job& job_;
   const CheckpointerOptions& options_;
-  const storage::CheckpointFolder& folder_;
+  const storage::CheckpointReader& folder_;
   const Ask ask_;
   std::exception_ptr removed_;  // why the last try failed, if it did on this rank
 };

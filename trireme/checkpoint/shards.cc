@@ -184,7 +184,7 @@ bool can_be_left_out(std::string_view key) {
 }
 
 bool restore(const Parts& parts, const storage::Manifest& manifest,
-             const storage::CheckpointFolder& folder, comm::Communicator* world,
+             const storage::CheckpointReader& folder, comm::Communicator* world,
              const std::function<bool(const std::function<void()>& read)>& reading) {
   for (const auto& [part, saveable] : parts) {
     if (manifest.parts.count(part) == 0) {

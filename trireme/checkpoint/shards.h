@@ -105,7 +105,7 @@ class CheckpointContent {
 /// is empty, gets the function that reads this rank's shards and may call it again. If it returns
 /// false, restore() returns false and calls no restored(); it must do so on all ranks or none.
 bool restore(const Parts& parts, const storage::Manifest& manifest,
-             const storage::CheckpointFolder& folder, comm::Communicator* world = nullptr,
+             const storage::CheckpointReader& folder, comm::Communicator* world = nullptr,
              const std::function<bool(const std::function<void()>& read)>& reading = {});
 
 }  // namespace trireme::inline v0::checkpoint

@@ -87,7 +87,7 @@ ModelWeights model_weights(const std::string& place) {
 }
 
 ModelWeights model_weights(const FoundCheckpoint& found) {
-  const storage::CheckpointFolder& folder = found.folder;
+  const storage::CheckpointReader& folder = found.folder;
   const std::int64_t step = found.step;
   const auto saved = std::make_shared<storage::SavedTensors>(folder, folder.look(step));
   ModelWeights weights{.path = found.path() + "/" + storage::kModelFile};

@@ -22,7 +22,7 @@ struct FoundCheckpoint {
 };
 
 /// The newest checkpoint at `place`: a run's folder, a Checkpointer's folder or a checkpoint, also
-/// as file:// or s3://; nullopt if there is none. Looks at names only (storage/folder.h verifies).
+/// as file:// or s3://; nullopt if there is none. Looks at names only (storage/checkpoint_reader.h verifies).
 std::optional<FoundCheckpoint> find_checkpoint(const std::string& place);
 
 struct ModelWeights {

@@ -12,7 +12,7 @@
 #include "trireme/cli/command.h"
 #include "trireme/cli/refuse.h"
 #include "trireme/observe/events.h"
-#include "trireme/storage/folder.h"
+#include "trireme/storage/checkpoint_reader.h"
 #include "trireme/storage/saved_tensors.h"
 
 namespace trireme::inline v0::cli {
@@ -84,7 +84,7 @@ std::string part_of(const std::string& name) { return name.substr(0, name.find('
 
 // The tensors of one part, in both files of a checkpoint, under the names that the part gives them.
 void print_part(const FoundCheckpoint& found, const std::string& part, bool json) {
-  const storage::CheckpointFolder& folder = found.folder;
+  const storage::CheckpointReader& folder = found.folder;
   const storage::Manifest manifest = folder.read_manifest(found.step);
   if (!manifest.parts.contains(part))
     refuse("inspect", found.path() + " has no part \"" + part + "\"",
@@ -119,7 +119,7 @@ void print_part(const FoundCheckpoint& found, const std::string& part, bool json
 
 // The parts of a checkpoint besides the weights, a line for each.
 void print_other_parts(const FoundCheckpoint& found) {
-  const storage::CheckpointFolder& folder = found.folder;
+  const storage::CheckpointReader& folder = found.folder;
   const storage::Manifest manifest = folder.read_manifest(found.step);
   std::map<std::string, Sum> sums;
   for (const auto& [name, metadata] : manifest.parts) sums[name];

@@ -1,26 +1,16 @@
 #include "trireme/storage/folder.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <random>
 #include <set>
 
-#include "trireme/base/parse_number.h"
 #include "trireme/observe/log.h"
 
 namespace trireme::inline v0::storage {
 namespace {
 
-constexpr std::string_view kPrefix = "step-";
 constexpr const char* kLatestFile = "latest";
 constexpr const char* kMarkFile = ".writers";
-constexpr std::int64_t kMostText = 256 << 20;  // bytes of a text in a checkpoint
-
-std::string name_of_step(std::int64_t step) {
-  char name[32];
-  std::snprintf(name, sizeof name, "step-%08lld", static_cast<long long>(step));
-  return name;
-}
 
 std::string random_mark() {
   std::random_device random;
@@ -46,33 +36,6 @@ class FirstFailure {
  private:
   std::exception_ptr first_;
 };
-
-}  // namespace
-
-bool is_mark(std::string_view text) {
-  return text.size() == kMarkBytes &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= 'a' && c <= 'z'; });
-}
-
-std::optional<std::int64_t> step_of_folder(std::string_view name) {
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  const auto step = parse_number<std::int64_t>(name.substr(kPrefix.size()));
-  return step && name_of_step(*step) == name ? step : std::nullopt;
-}
-
-std::string file_of(const std::string& file, int rank, bool frozen) {
-  const auto dot = file.rfind('.');
-  return file.substr(0, dot) + (rank > 0 ? "-" + std::to_string(rank) : "") +
-         (frozen ? "-frozen" : "") + file.substr(dot);
-}
-
-bool is_of_file(const std::string& name, const std::string& file) {
-  const auto dot = file.rfind('.');
-  return name == file ||
-         (name.starts_with(file.substr(0, dot) + "-") && name.ends_with(file.substr(dot)));
-}
-
-namespace {
 
 FileRecord write_file(OutputFile& file, const FileWriter& writer, std::int64_t chunk_bytes) {
   FileHashes hashes(chunk_bytes);
@@ -112,30 +75,22 @@ void copy_file(InputFile& from, OutputFile& to) {
   to.finish();
 }
 
-// Compares the sizes of the files with the manifest (`whole`: every byte).
-Manifest compared(const CheckpointFolder& folder, std::int64_t step, bool whole) {
-  Manifest manifest = folder.read_manifest(step);
-  for (const auto& [name, record] : manifest.files) {
-    VerifiedFile file = folder.open(manifest, name);
-    if (whole) file.verify();
-  }
-  return manifest;
-}
-
-// False also if the checkpoint cannot be read now.
-bool is_intact(const CheckpointFolder& folder, std::int64_t step) {
+// The manifest of the checkpoint before `step`; nullopt if there is none or it cannot be read.
+std::optional<Manifest> manifest_before(const CheckpointReader& folder, std::int64_t step) {
+  std::optional<std::int64_t> before;
+  for (const std::int64_t one : folder.steps())
+    if (one < step) before = one;
   try {
-    compared(folder, step, /*whole=*/true);
-    return true;
-  } catch (const Error&) {
-    return false;
+    return before ? std::optional(folder.read_manifest(*before)) : std::nullopt;
+  } catch (const Error&) {  // damaged, or the disk fails there: all files are written
+    return std::nullopt;
   }
 }
 
 // Whether a file may be linked on into the checkpoint of `step`: a link to a damaged file would pass
 // the damage on. Compares the size and one of kParts parts of the bytes, at each save another one,
 // since reading all takes about as long as writing. A bucket verifies its bytes itself.
-bool seems_intact(const CheckpointFolder& folder, const Manifest& manifest, const std::string& name,
+bool seems_intact(const CheckpointReader& folder, const Manifest& manifest, const std::string& name,
                   std::int64_t step) {
   constexpr std::int64_t kParts = 16;
   try {
@@ -149,41 +104,15 @@ bool seems_intact(const CheckpointFolder& folder, const Manifest& manifest, cons
   }
 }
 
-[[noreturn]] void refuse_folder(const std::string& what, const std::string& advice) {
-  throw CheckpointError(what, {.operation = "checkpoint", .advice = advice});
-}
-
 }  // namespace
 
+bool is_mark(std::string_view text) {
+  return text.size() == kMarkBytes &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+}
+
 CheckpointFolder::CheckpointFolder(std::shared_ptr<Storage> storage, std::string directory)
-    : storage_(std::move(storage)), directory_(std::move(directory)), mark_(random_mark()) {}
-
-CheckpointFolder::CheckpointFolder(const Location& location)
-    : CheckpointFolder(location.storage, location.path) {}
-
-std::string CheckpointFolder::path_of(std::int64_t step) const {
-  return directory_ + "/" + name_of_step(step);
-}
-
-std::vector<std::int64_t> CheckpointFolder::steps() const {
-  std::vector<std::int64_t> steps;
-  for (const std::string& name : storage_->list(directory_)) {
-    if (const auto step = step_of_folder(name)) steps.push_back(*step);
-  }
-  std::sort(steps.begin(), steps.end());
-  return steps;
-}
-
-std::vector<std::int64_t> CheckpointFolder::steps_before(std::int64_t step) const {
-  std::vector<std::int64_t> earlier = steps();
-  std::erase_if(earlier, [&](std::int64_t other) { return other >= step; });
-  return earlier;
-}
-
-bool CheckpointFolder::has(std::int64_t step) const {
-  const std::vector<std::int64_t> all = steps();
-  return std::binary_search(all.begin(), all.end(), step);
-}
+    : CheckpointReader(std::move(storage), std::move(directory)), mark_(random_mark()) {}
 
 void CheckpointFolder::remove(std::int64_t step) const {
   check_claim();
@@ -214,26 +143,8 @@ void CheckpointFolder::remove_outdated(const Retention& keep) const {
 void CheckpointFolder::remove_all() const {
   check_claim();
   for (const std::int64_t step : steps()) remove(step);
-  const std::vector<std::string> rest = storage_->list(directory_);
-  if (std::count(rest.begin(), rest.end(), kLatestFile) > 0)
-    storage_->remove(directory_ + "/" + kLatestFile);
-}
-
-// The checkpoint is complete.
-void CheckpointFolder::finish_save(std::int64_t step, const Retention& keep) const {
-  FirstFailure failure;  // if there is no space for `latest`, removing old checkpoints makes some
-  failure.watch([&] { storage_->put(directory_ + "/" + kLatestFile, name_of_step(step) + "\n"); });
-  failure.watch([&] { remove_outdated(keep); });
-  failure.rethrow();
-}
-
-// Gives the draft a file of another folder's checkpoint.
-void CheckpointFolder::take(Draft& draft, const CheckpointFolder& other, std::int64_t step,
-                            const std::string& name) const {
-  const std::string path = other.path_of(step) + "/" + name;
-  const bool same = storage_ == other.storage_ || (!is_remote() && !other.is_remote());
-  if (!same || !draft.reuse(name, path))
-    copy_file(*other.storage_->open(path), *draft.create(name));
+  for (const std::string& name : storage_->list(directory_))
+    if (name == kLatestFile) storage_->remove(directory_ + "/" + name);
 }
 
 bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
@@ -243,7 +154,12 @@ bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
     // The folder may hold more than its manifest names: other programs' files stay there.
     const Manifest manifest = other.read_manifest(step);
     const auto draft = storage_->begin(path_of(step), mark_);
-    for (const auto& [name, record] : manifest.files) take(*draft, other, step, name);
+    const bool same = storage_ == other.storage_ || (!is_remote() && !other.is_remote());
+    for (const auto& [name, record] : manifest.files) {
+      const std::string path = other.path_of(step) + "/" + name;
+      if (!same || !draft->reuse(name, path))
+        copy_file(*other.storage_->open(path), *draft->create(name));
+    }
     check_claim();
     draft->publish(to_text(manifest));
   } catch (const Error&) {
@@ -254,21 +170,10 @@ bool CheckpointFolder::adopt(const CheckpointFolder& other, std::int64_t step) {
   return true;
 }
 
-// The manifest of the checkpoint before `step`; nullopt if there is none or it cannot be read.
-std::optional<Manifest> CheckpointFolder::manifest_before(std::int64_t step) const {
-  const std::vector<std::int64_t> earlier = steps_before(step);
-  if (earlier.empty()) return std::nullopt;
-  try {
-    return read_manifest(earlier.back());
-  } catch (const Error&) {  // damaged, or the disk fails there: all files are written
-    return std::nullopt;
-  }
-}
-
 WrittenFiles CheckpointFolder::write_all(Draft& draft, const Manifest& manifest,
                                          const std::map<std::string, FileWriter>& files) const {
   WrittenFiles written;
-  const std::optional<Manifest> last = manifest_before(manifest.step);
+  const std::optional<Manifest> last = manifest_before(*this, manifest.step);
   for (const auto& [name, writer] : files) {
     const bool known = last && last->chunk_bytes == manifest.chunk_bytes &&
                        last->files.contains(name) && writer.repeatable;
@@ -326,7 +231,11 @@ SaveReport CheckpointFolder::write(Manifest manifest,
   for (const auto& [name, record] : manifest.files) report.written_bytes += record.bytes;
   report.written_bytes -= report.kept_bytes;
   try {
-    finish_save(manifest.step, keep);
+    FirstFailure failure;  // if there is no space for `latest`, removing old checkpoints makes some
+    failure.watch(
+        [&] { storage_->put(directory_ + "/" + kLatestFile, name_of_step(manifest.step) + "\n"); });
+    failure.watch([&] { remove_outdated(keep); });
+    failure.rethrow();
   } catch (const ResourceError& error) {
     report.undone = error.message();
   }
@@ -354,61 +263,6 @@ bool CheckpointFolder::sees(const std::string& mark) const {
   } catch (const Error&) {  // there is none, or the storage cannot be reached from here
     return false;
   }
-}
-
-std::string CheckpointFolder::read_text(std::int64_t step, const std::string& file) const {
-  const std::string path = path_of(step) + "/" + file;
-  const auto opened = storage_->open(path);
-  if (opened->size() > kMostText)
-    refuse_folder(path + " is damaged: it has " + std::to_string(opened->size()) + " bytes", "");
-  return text_of(*opened);
-}
-
-VerifiedFile CheckpointFolder::open(const Manifest& manifest, const std::string& file) const {
-  const std::string path = path_of(manifest.step) + "/" + file;
-  return {[storage = storage_, path] { return storage->open(path); }, manifest.files.at(file),
-          manifest.chunk_bytes, path};
-}
-
-Manifest CheckpointFolder::read_manifest(std::int64_t step) const {
-  const std::string path = path_of(step) + "/" + kManifestFile;
-  Manifest manifest = parse_manifest(read_text(step, kManifestFile), path);
-  if (manifest.step != step) {
-    refuse_folder(path + ": it is the manifest of step " + std::to_string(manifest.step),
-                  "The folder was renamed: give it its old name back.");
-  }
-  for (const char* name : {kModelFile, kStateFile})
-    if (!manifest.files.contains(name))
-      refuse_folder(path + " lists no hashes of " + name + ", so the checkpoint is incomplete",
-                    "Remove this checkpoint's folder to resume from an older one.");
-  return manifest;
-}
-
-Manifest CheckpointFolder::checked(std::int64_t step, bool whole) const {
-  try {
-    return compared(*this, step, whole);
-  } catch (const Error& error) {
-    refuse(step, error);
-  }
-}
-
-void CheckpointFolder::refuse(std::int64_t step, const Error& error) const {
-  ErrorContext context = error.context();
-  if (!has(step)) {
-    context.advice =
-        "A running job removes its older checkpoints (checkpoint.keep): read a newer one.";
-    throw CheckpointError(path_of(step) + " was removed while it was read: " + error.message(),
-                          context);
-  }
-  if (error.code() != ExitCode::Checkpoint) throw;  // the storage fails, and nothing is damaged
-  std::vector<std::int64_t> before = steps_before(step);
-  while (!before.empty() && !is_intact(*this, before.back())) before.pop_back();
-  if (!before.empty())
-    context.advice = "Step " + std::to_string(before.back()) + " is intact: remove " +
-                     path_of(step) + " to resume from it.";
-  else if (context.advice.empty())
-    context.advice = "There is no older checkpoint that is intact: start anew in another folder.";
-  throw CheckpointError(error.message(), context);
 }
 
 }  // namespace trireme::inline v0::storage

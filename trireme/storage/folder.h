@@ -1,42 +1,24 @@
-// CheckpointFolder: a run's checkpoints in a storage, one folder each, either complete or absent.
+// CheckpointFolder: writes and removes a run's checkpoints in a storage, beside reading them.
 //
-//     DIR/step-00000500/{model.safetensors, state.safetensors, ..., manifest.json}    DIR/latest
-//
-// A checkpoint is complete when its manifest is there (storage.h). Then `latest` (a text file with
-// the newest checkpoint's name, for people and scripts) is replaced, and old checkpoints are
-// removed. After a crash at any point, the checkpoint before is valid. One process writes a
-// checkpoint, and others may add files to it (OtherWriters); any number reads. A job that has lost
-// the place to another one writes nothing more there (guard()). No LibTorch.
+// When a checkpoint is complete, `latest` (a text file with the newest checkpoint's name, for people
+// and scripts) is replaced, and old checkpoints are removed. After a crash at any point, the
+// checkpoint before is valid. One process writes a checkpoint, and others may add files to it
+// (OtherWriters). A job that has lost the place to another one writes nothing more there (guard()).
 #pragma once
 
 #include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
-#include <vector>
+#include <utility>
 
-#include "trireme/base/error.h"
+#include "trireme/storage/checkpoint_reader.h"
 #include "trireme/storage/claim.h"
-#include "trireme/storage/manifest.h"
 #include "trireme/storage/retention.h"
-#include "trireme/storage/storage.h"
-#include "trireme/storage/verified_file.h"
 
 namespace trireme::inline v0::storage {
-
-/// The file with the weights, and the file with everything else.
-inline constexpr const char* kModelFile = "model.safetensors";
-inline constexpr const char* kStateFile = "state.safetensors";
-/// The part whose weights are in kModelFile under their own names.
-inline constexpr const char* kModelPart = "train";
-
-/// Rank `rank`'s file beside rank 0's `file`: "model-3.safetensors", "model-frozen.safetensors".
-std::string file_of(const std::string& file, int rank, bool frozen = false);
-/// Whether `name` is `file` or one beside it.
-bool is_of_file(const std::string& name, const std::string& file);
 
 /// Writes one file's bytes, piece by piece, to its argument.
 struct FileWriter {
@@ -68,13 +50,12 @@ class OtherWriters {
 /// A mark tells drafts apart: this many letters from a to z.
 inline constexpr std::size_t kMarkBytes = 16;
 bool is_mark(std::string_view text);
-/// 500 for "step-00000500"; nullopt for any other name.
-std::optional<std::int64_t> step_of_folder(std::string_view name);
 
-class CheckpointFolder {
+class CheckpointFolder final : public CheckpointReader {
  public:
   CheckpointFolder(std::shared_ptr<Storage> storage, std::string directory);
-  explicit CheckpointFolder(const Location& location);
+  explicit CheckpointFolder(const Location& location)
+      : CheckpointFolder(location.storage, location.path) {}
   CheckpointFolder(std::shared_ptr<FileSystem> files, std::string directory)
       : CheckpointFolder(folder_storage(std::move(files)), std::move(directory)) {}
 
@@ -108,46 +89,16 @@ class CheckpointFolder {
   void remove_outdated(const Retention& keep) const;
   /// Removes all checkpoints, the newest last, and `latest`.
   void remove_all() const;
-  /// The steps of the complete checkpoints, ascending.
-  std::vector<std::int64_t> steps() const;
-  bool has(std::int64_t step) const;
-  const std::string& path() const noexcept { return directory_; }
-  /// "DIR/step-00000500".
-  std::string path_of(std::int64_t step) const;
-
-  /// Reads the manifest and compares every byte of the files with it. Throws CheckpointError naming
-  /// the file and the damage, and the newest older step that is intact.
-  Manifest verify(std::int64_t step) const { return checked(step, /*whole=*/true); }
-  /// Reads the manifest and compares the sizes of the files.
-  Manifest look(std::int64_t step) const { return checked(step, /*whole=*/false); }
-  /// Reads the manifest alone.
-  Manifest read_manifest(std::int64_t step) const;
-  /// Call it in the handler of `error`, which reading a checkpoint has thrown. Rethrows an error of
-  /// the storage. Damage is thrown with the newest older step that is intact. A checkpoint that was
-  /// removed meanwhile is a CheckpointError that says so; over NFS the storage seems to fail then.
-  [[noreturn]] void refuse(std::int64_t step, const Error& error) const;
-  VerifiedFile open(const Manifest& manifest, const std::string& file) const;
-  std::string read_text(std::int64_t step, const std::string& file) const;
-  bool is_remote() const noexcept { return storage_->is_remote(); }
 
  private:
-  std::vector<std::int64_t> steps_before(std::int64_t step) const;
-  std::optional<Manifest> manifest_before(std::int64_t step) const;
-  Manifest checked(std::int64_t step, bool whole) const;
   WrittenFiles write_all(Draft& draft, const Manifest& manifest,
                          const std::map<std::string, FileWriter>& files) const;
-  void take(Draft& draft, const CheckpointFolder& other, std::int64_t step,
-            const std::string& name) const;
-  void finish_save(std::int64_t step, const Retention& keep) const;
-
   std::int64_t complete(Draft& draft, Manifest& manifest,
                         const std::map<std::string, FileWriter>& files, OtherWriters* others) const;
   void check_claim() const {
     if (claim_) claim_->check();
   }
 
-  const std::shared_ptr<Storage> storage_;
-  const std::string directory_;
   std::string mark_;
   std::shared_ptr<const Claim> claim_;
 };

@@ -127,7 +127,7 @@ std::size_t SavedTensors::Tensor::bytes() const noexcept {
 }
 
 struct SavedTensors::Impl {
-  Impl(const CheckpointFolder& folder, const Manifest& manifest)
+  Impl(const CheckpointReader& folder, const Manifest& manifest)
       : folder(folder), step(manifest.step) {
     for (const char* file : kFiles)
       for (const auto& [name, record] : manifest.files)
@@ -232,14 +232,14 @@ struct SavedTensors::Impl {
     }
   }
 
-  const CheckpointFolder folder;
+  const CheckpointReader folder;
   const std::int64_t step;
   std::deque<VerifiedFile> files;
   std::size_t loaded = 0;  // the file that is open and has chunks in memory; the others are closed
   std::map<std::string, std::map<std::string, PlacedTensor>> tensors;  // by kModelFile, kStateFile
 };
 
-SavedTensors::SavedTensors(const CheckpointFolder& folder, const Manifest& manifest) {
+SavedTensors::SavedTensors(const CheckpointReader& folder, const Manifest& manifest) {
   try {
     impl_ = std::make_unique<Impl>(folder, manifest);
   } catch (const Error& error) {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "trireme/base/buffer.h"
-#include "trireme/storage/folder.h"
+#include "trireme/storage/checkpoint_reader.h"
 
 namespace trireme::inline v0::storage {
 
@@ -59,7 +59,7 @@ class SavedTensors {
 
   /// Reads the headers of the files. Throws CheckpointError, as read() does: it names the damage
   /// and an older step that is intact.
-  SavedTensors(const CheckpointFolder& folder, const Manifest& manifest);
+  SavedTensors(const CheckpointReader& folder, const Manifest& manifest);
   ~SavedTensors();
 
   /// Those of kModelFile or kStateFile, and of the files that other ranks wrote beside it, in the

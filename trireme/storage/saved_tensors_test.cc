@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "trireme/format/safetensors.h"
+#include "trireme/storage/folder.h"
 #include "trireme/storage/forwarding_file_system_test.h"
 
 namespace trireme::storage {

@@ -39,21 +39,42 @@ std::vector<parallel::ParameterUse> uses_of(const parallel::NamedTensors& traina
   return uses;
 }
 
+parallel::StrategyContext with_world(parallel::StrategyContext env, comm::Communicator* group) {
+  if (group != nullptr) env.world = group;
+  return env;
+}
+
+// For a worker that trains on its own, its share of the batch is a whole batch.
+MicroStep own_share(const parallel::StrategyContext& env, MicroStep step) {
+  if (!env.own_world) return step;
+  const auto leaves =
+      leaves_of(kernel::contiguous(env.servers.workers), step.total, env.servers.worker);
+  const auto found = std::find(leaves.begin(), leaves.end(), step.index);
+  step.index = static_cast<std::uint32_t>(found - leaves.begin());
+  step.total = static_cast<std::uint32_t>(leaves.size());
+  return step;
+}
+
 }  // namespace
 
 struct DataParallel::Impl final : parallel::StepTarget {
   Impl(const parallel::StrategyContext& own_env, torch::nn::Module& module,
        torch::optim::Optimizer& own_optimizer, const DataParallelOptions& own_options)
       : options(own_options),
-        reader(own_env.input, {.begin_pass =
-                                   [this_one = std::weak_ptr(self)] {
-                                     if (const auto own = this_one.lock()) (*own)->input_begins();
-                                   },
-                               .begin_micro = [this] { seed_for_next(); },
-                               .take_part = [this] { take_part(); },
-                               .other_ends = [this] { statistics.hold(); }}),
+        reader(own_env.input,
+               {.begin_pass =
+                    [this_one = std::weak_ptr(self)] {
+                      if (const auto own = this_one.lock()) (*own)->input_begins();
+                    },
+                .begin_micro = [this] { seed_for_next(); },
+                .take_part =
+                    [this] {  // in this step(), or in that of another DataParallel
+                      engine.guarded([this] { took_part = take_part_without_share(); });
+                      reserve_next();
+                    },
+                .other_ends = [this] { statistics.hold(); }}),
         group(parallel::make_loop_group(reader, own_env, options.sync)),
-        env(parallel::context_for(of_group(own_env), options.sync,
+        env(parallel::context_for(with_world(own_env, group.get()), options.sync,
                                   parallel::server_options_of(options))),
         trained(env, module, own_optimizer, options, [this] { return engine.enter_barrier(); }),
         statistics(module),
@@ -83,11 +104,6 @@ struct DataParallel::Impl final : parallel::StepTarget {
     seed_next();
   }
 
-  parallel::StrategyContext of_group(parallel::StrategyContext given) const {
-    if (group) given.world = group.get();
-    return given;
-  }
-
   // The shares in which the Sampler is to deal out batches.
   kernel::Assignment own_shares() const {
     return env.own_world ? kernel::contiguous(env.servers.workers) : trained.plan().assignment;
@@ -109,7 +125,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
 
   // Memory is reserved here, because hooks must not wait for other ranks.
   void reserve_next() {
-    if (const auto step = reader.peek()) trained.sync().reserve(own_share(*step).total);
+    if (const auto step = reader.peek()) trained.sync().reserve(own_share(env, *step).total);
   }
 
   // At an epoch's end the plan does not know the next micro-batch: it is the first of a full batch.
@@ -128,17 +144,6 @@ struct DataParallel::Impl final : parallel::StepTarget {
         tensors.empty() ? at::Device(at::kCPU) : tensors.front().second.device());
   }
 
-  // For a worker that trains on its own, its share of the batch is a whole batch.
-  MicroStep own_share(MicroStep step) const {
-    if (!env.own_world) return step;
-    const auto leaves =
-        leaves_of(kernel::contiguous(env.servers.workers), step.total, env.servers.worker);
-    const auto found = std::find(leaves.begin(), leaves.end(), step.index);
-    step.index = static_cast<std::uint32_t>(found - leaves.begin());
-    step.total = static_cast<std::uint32_t>(leaves.size());
-    return step;
-  }
-
   // Called by the first hook of a micro-batch, or by step() if no gradient came. Never throws.
   void open_micro() {
     const bool plan = reader.has_plan();
@@ -151,7 +156,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
     if (plan) {
       const auto next = reader.peek();
       if (!next || !next->has_data) return;  // step() throws
-      step = own_share(*next);
+      step = own_share(env, *next);
       if (!follows(step)) return;  // step() throws
     }
     if (!batch_open) begin_batch(step.total);
@@ -191,19 +196,16 @@ struct DataParallel::Impl final : parallel::StepTarget {
   }
 
   void take(std::size_t index, at::Tensor gradient) {
-    if (!stepped && !memory::in_recomputed_backward()) count_pass(index);
+    // Refuses a loop that never calls step(); that one refuses a second pass before it, on all
+    // ranks. Recomputed parts do not count: several of them may have the parameter.
+    if (!stepped && !memory::in_recomputed_backward()) {
+      if (passes == 0) first_gradient = index;
+      if (index == first_gradient && ++passes > 2) parallel::refuse_missing_steps(env);
+    }
     engine.vote().trains = true;
     engine.vote().means |= !own_count;
     engine.vote().sums |= own_count && *own_count != 0 && *own_count != micro.samples;
     feed.take(index, std::move(gradient));
-  }
-
-  // Refuses a loop that never calls step(): a second pass before it is refused there, on all ranks.
-  // Not called for recomputed parts, several of which may have the parameter.
-  void count_pass(std::size_t index) {
-    if (passes == 0) first_gradient = index;
-    if (index != first_gradient || ++passes < 3) return;
-    parallel::refuse_missing_steps(env);
   }
 
   bool step() {
@@ -215,17 +217,18 @@ struct DataParallel::Impl final : parallel::StepTarget {
     statistics.capture();
     reader.end_micro();
     micro_open = false;
-    add_loss();
+    const double items = own_count ? 1 : static_cast<double>(micro.samples);
+    losses.push_back(own_loss.defined()
+                         ? own_loss.to(at::kDouble) * items
+                         : at::full({}, std::numeric_limits<double>::quiet_NaN(), at::kDouble));
+    own_loss.reset();
+    own_count.reset();
     reader.consume();
     if (!micro.last_of_batch) {
       seed_after_micro();
       return false;
     }
-    return finish_own_batch();
-  }
-
-  // A program may go on after a refused batch: the next one begins as after any other.
-  bool finish_own_batch() {
+    // A program may go on after a refused batch: the next one begins as after any other.
     bool taken = false;
     try {
       taken = finish_batch();
@@ -238,17 +241,21 @@ struct DataParallel::Impl final : parallel::StepTarget {
 
   // True if this rank then took part in a batch without a share, and that was applied.
   bool leave_own_batch() {
-    all_return = !reader.has_plan() || all_return_between(micro, reader.peek());
+    const auto next = reader.peek();
+    // Only the last batch of an epoch may be short.
+    const auto all_have_share = [this](const MicroStep& step) {
+      return !step.last_of_epoch ||
+             parallel::first_of_some(trained.plan().assignment, step.total, env.world->size()) < 0;
+    };
+    // A rank without a share of `next` is already in that batch. One without a share of this batch
+    // has returned from the step() before it, unless it is the first after a resume.
+    all_return =
+        !reader.has_plan() || ((!std::exchange(first_here, false) || all_have_share(micro)) &&
+                               (!next || all_have_share(*next)));
     took_part = false;
     reader.end_batch();
     seed_after_micro();
     return took_part;
-  }
-
-  // Called in this step(), or in that of another DataParallel.
-  void take_part() {
-    engine.guarded([this] { took_part = take_part_without_share(); });
-    reserve_next();
   }
 
   // Takes part in batches without a share for this rank: the other ranks wait for it. True if the
@@ -281,34 +288,11 @@ struct DataParallel::Impl final : parallel::StepTarget {
     }
   }
 
-  // Adds the micro-batch's loss, and forgets what backward() was given for it.
-  void add_loss() {
-    const double items = own_count ? 1 : static_cast<double>(micro.samples);
-    losses.push_back(own_loss.defined()
-                         ? own_loss.to(at::kDouble) * items
-                         : at::full({}, std::numeric_limits<double>::quiet_NaN(), at::kDouble));
-    own_loss.reset();
-    own_count.reset();
-  }
-
-  // A rank without a share of `next` is already in that batch. A rank without a share of `last` has
-  // returned from the step() before `last`, unless `last` is the first after a resume.
-  bool all_return_between(const MicroStep& last, const std::optional<MicroStep>& next) {
-    const bool first = std::exchange(first_here, false);
-    return (!first || all_have_share(last)) && (!next || all_have_share(*next));
-  }
-
-  // Only the last batch of an epoch may be short.
-  bool all_have_share(const MicroStep& step) const {
-    return !step.last_of_epoch ||
-           parallel::first_of_some(trained.plan().assignment, step.total, env.world->size()) < 0;
-  }
-
   // The loader starts a pass, so the plan now knows the first micro-batch. After a resume the first
   // batch may have no share for this rank, and no earlier step() could take part in it.
   void input_begins() {
     if (micro_open || batch_open) return;
-    trained.start();
+    if (trained.remote() != nullptr) trained.remote()->start();  // before the first forward pass
     take_part_without_share();
     seed_next();
   }
@@ -351,12 +335,14 @@ struct DataParallel::Impl final : parallel::StepTarget {
     const auto& all = trained.tensors().trainable;
     return parameter < all.size() ? all[parameter].first : "a row of an embedding";  // ServerSync
   }
-  std::vector<double> learning_rates() const override { return trained.rates(); }
+  std::vector<double> learning_rates() const override {
+    return parallel::learning_rates(trained.optimizer());
+  }
   void check_first_gradients() override {}
   // A rank without a share is still in its last step(): its loop has not set the batch's rates yet.
   void gather_statistics(std::uint32_t total) override {
     if (first_with_share >= 0) {
-      rates = trained.rates();
+      rates = learning_rates();
       env.world->broadcast(Buffer::of(std::span(rates)), first_with_share, {.label = "rates"})
           .wait();
     }
@@ -365,11 +351,11 @@ struct DataParallel::Impl final : parallel::StepTarget {
   void fold_statistics() override { statistics.fold(); }
   void update(double scale) override {
     if (first_with_share < 0) return trained.update(scale);
-    const std::vector<double> own = trained.rates();
-    trained.set_rates(rates);
+    const std::vector<double> own = learning_rates();
+    parallel::set_learning_rates(trained.optimizer(), rates);
     rate = rates.front();
     trained.update(scale);
-    trained.set_rates(own);
+    parallel::set_learning_rates(trained.optimizer(), own);
   }
   void mixed() override {}
   void drop() override { statistics.drop(); }
@@ -386,7 +372,7 @@ struct DataParallel::Impl final : parallel::StepTarget {
   parallel::BatchStatistics statistics;
   std::int64_t batches = 0;  // finished, including refused ones
   bool batch_open = false, micro_open = false;
-  bool took_part = false;          // a batch was applied in the last take_part()
+  bool took_part = false;          // a batch was applied in the last call of `take_part`
   bool first_here = true;          // no step() has returned since the start or a resume
   bool all_return = true;          // StepVoter
   bool stepped = false;            // step() was called, here or before a resume
@@ -447,7 +433,7 @@ double DataParallel::gradient_norm() const noexcept { return impl_->gradient_nor
 int DataParallel::stop_signal() const noexcept { return impl_->engine.stop_signal(); }
 bool DataParallel::all_ranks_return() const { return impl_->all_return; }
 std::optional<std::int64_t> DataParallel::steps_ended() const {
-  if (impl_->trained.is_pending()) return std::nullopt;
+  if (auto* remote = impl_->trained.remote(); remote && remote->pending()) return std::nullopt;
   return impl_->engine.steps_ended();
 }
 
@@ -459,7 +445,8 @@ std::vector<NamedShard> DataParallel::own_state() { return impl_->at_rest().own_
 
 bool DataParallel::can_go_on(const std::string& metadata) {
   const auto json = nlohmann::json::parse(metadata, nullptr, /*allow_exceptions=*/false);
-  return impl_->trained.can_go_on(saved_count(json, "optimizer_updates"));
+  const std::int64_t updates = saved_count(json, "optimizer_updates");
+  return impl_->trained.remote() == nullptr || impl_->trained.remote()->can_go_on(updates);
 }
 
 std::string DataParallel::metadata() const {

@@ -153,7 +153,7 @@ at::Tensor TrainedModule::updated(std::size_t i) {
 void TrainedModule::update(double scale) {
   compression_.say();
   if (remote_) {
-    remote_->apply(rates().front(), scale);
+    remote_->apply(learning_rates(optimizer_).front(), scale);
     steps_ = std::max(steps_ + 1, remote_->step_count());
     return;
   }
@@ -168,32 +168,16 @@ void TrainedModule::update(double scale) {
   }
   for (const std::size_t i : std::exchange(made_, {})) forget_state(optimizer_, updated(i));
   if (shards_) shards_->trust();
-  step_optimizer();
-  ++steps_;
-  for (std::size_t i = 0; i < sums.size(); ++i) updated(i).mutable_grad().reset();
-}
-
-// An error here is this rank's alone, and the others wait for its weights or its next step.
-void TrainedModule::step_optimizer() {
   try {
     optimizer_.step();
-  } catch (...) {
+  } catch (...) {  // this rank's error alone: the others wait for its weights or its next step
     give_up(*env_.world,
             {env_.world, groups_.exchange.get(), groups_.gather.get(), groups_.replicas.get()},
             std::current_exception());
     throw;
   }
-}
-
-std::vector<double> TrainedModule::rates() const {
-  std::vector<double> rates;
-  for (const auto& group : optimizer_.param_groups()) rates.push_back(group.options().get_lr());
-  return rates;
-}
-
-void TrainedModule::set_rates(const std::vector<double>& rates) {
-  for (std::size_t i = 0; i < rates.size(); ++i)
-    optimizer_.param_groups()[i].options().set_lr(rates[i]);
+  ++steps_;
+  for (std::size_t i = 0; i < sums.size(); ++i) updated(i).mutable_grad().reset();
 }
 
 // Without the servers' state.

@@ -44,16 +44,11 @@ class TrainedModule {
   torch::optim::Optimizer& optimizer() const noexcept { return optimizer_; }
   /// Updates since the start of the training.
   std::int64_t steps() const noexcept { return steps_; }
-  /// The learning rates, by the optimizer's parameter groups.
-  std::vector<double> rates() const;
-  void set_rates(const std::vector<double>& rates);
   /// Embeddings with rows on servers, whose gradients do not come through the parameters' hooks.
   bool has_rows() const noexcept { return !embeddings_.empty(); }
 
-  /// With servers: takes their weights before the first forward pass. No effect afterwards.
-  void start() {
-    if (remote_) remote_->start();
-  }
+  /// The optimizer on servers; null if this process updates.
+  ps::RemoteOptimizer* remote() noexcept { return remote_.get(); }
   /// As optim::Optimizer::settle(). state() and weights_hash() call it.
   void settle() {
     if (remote_) remote_->settle();
@@ -71,10 +66,6 @@ class TrainedModule {
   /// Parameters, buffers and the optimizer's state. They share memory with the module.
   std::vector<NamedShard> state();
   std::vector<NamedShard> own_state();
-  bool can_go_on(std::int64_t optimizer_updates) {
-    return !remote_ || remote_->can_go_on(optimizer_updates);
-  }
-  bool is_pending() const { return remote_ && remote_->pending(); }
   /// Updates that the optimizer has counted; on a rank that owns nothing, steps().
   std::int64_t optimizer_updates();
   void restored(std::int64_t steps, std::int64_t optimizer_updates);
@@ -90,7 +81,6 @@ class TrainedModule {
                                              const ServerOptions& server);
   void move_into_store();
   at::Tensor updated(std::size_t i);
-  void step_optimizer();
 
   const StrategyContext& env_;
   torch::optim::Optimizer& optimizer_;

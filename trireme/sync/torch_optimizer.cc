@@ -166,6 +166,17 @@ std::string numbers_of(const Optimizer& optimizer, const torch::optim::Optimizer
   return text;
 }
 
+std::vector<double> learning_rates(const torch::optim::Optimizer& optimizer) {
+  std::vector<double> rates;
+  for (const auto& group : optimizer.param_groups()) rates.push_back(group.options().get_lr());
+  return rates;
+}
+
+void set_learning_rates(torch::optim::Optimizer& optimizer, const std::vector<double>& rates) {
+  for (std::size_t i = 0; i < rates.size(); ++i)
+    optimizer.param_groups()[i].options().set_lr(rates[i]);
+}
+
 void require_supported(const Optimizer& optimizer) {
   if (!is<torch::optim::LBFGS>(optimizer)) return;
   throw ConfigError(

@@ -26,6 +26,10 @@ std::string name_of(const torch::optim::Optimizer& optimizer);
 std::string numbers_of(const torch::optim::Optimizer& optimizer,
                        const torch::optim::OptimizerOptions& options);
 
+/// The learning rates, by parameter group.
+std::vector<double> learning_rates(const torch::optim::Optimizer& optimizer);
+void set_learning_rates(torch::optim::Optimizer& optimizer, const std::vector<double>& rates);
+
 /// ConfigError for LBFGS (it evaluates the loss several times per step, on one rank's data).
 void require_supported(const torch::optim::Optimizer& optimizer);
 

@@ -46,6 +46,19 @@ std::string subtitle(const Settings& settings, const RunData& data, int ranks) {
          " a step";
 }
 
+parallel::StrategyContext context_of(Job& job, Job& joined) {
+  parallel::StrategyContext env = parallel::context_of(job), all = parallel::context_of(joined);
+  env.servers = std::move(all.servers);
+  env.note_stop = std::move(all.note_stop);
+  return env;
+}
+
+// Steps in the events after `first`, which are done again.
+long steps_repeated(const observe::History& past, long first) {
+  if (past.training.empty()) return 0;
+  return std::max(0l, static_cast<long>(past.training.back().first) - first);
+}
+
 // Runs a training job on one rank: config -> Job -> Blocks -> Strategy -> steps.
 //
 // All ranks run the same code; only rank 0 prints, writes events and draws the plot. Sees the model
@@ -60,7 +73,8 @@ class Trainer {
         device_(session.simulated
                     ? share_device(spec_.device, job_.rank())
                     : take_device(spec_.device, joined_.local_rank(), settings_.ranks_per_device)),
-        strategy_(context(), settings_.model.blocks, strategy_options(), settings_.optimizer),
+        strategy_(context_of(job_, joined_), settings_.model.blocks, strategy_options(),
+                  settings_.optimizer),
         batches_(batches(job_, data_.train, batch_options())),
         changed_(recorded_changes(folder_)),
         early_stop_(settings_.patience, settings_.min_improvement),
@@ -196,7 +210,7 @@ class Trainer {
 
   // After the ranks have changed, the run's events say what has been done.
   void take_up(Report& report, long first) {
-    if (const long repeated = steps_repeated(first); repeated > 1)
+    if (const long repeated = steps_repeated(past_, first); repeated > 1)
       report.line("the job goes back from step " + grouped(first + repeated) + " to step " +
                   grouped(first) +
                   (own_ ? ", of which it has a checkpoint"
@@ -221,28 +235,14 @@ class Trainer {
     if (outcome_.last_validation) early_stop_.judge(first, *outcome_.last_validation);
   }
 
-  // Steps in the events after `first`, which are done again.
-  long steps_repeated(long first) const {
-    if (past_.training.empty()) return 0;
-    return std::max(0l, static_cast<long>(past_.training.back().first) - first);
-  }
-
   void tell_regrouping(Report& report, long first) {
     const rendezvous::Epoch epoch = joined_.changes().epoch();
     report.regrouped({.step = first,
                       .epoch = static_cast<long>(epoch.number),
                       .ranks = joined_.size(),
                       .cause = epoch.cause,
-                      .steps_repeated = steps_repeated(first),
+                      .steps_repeated = steps_repeated(past_, first),
                       .seconds = to_seconds(steady_now() - joined_.changes().told())});
-  }
-
-  parallel::StrategyContext context() {
-    parallel::StrategyContext env = parallel::context_of(job_),
-                              joined = parallel::context_of(joined_);
-    env.servers = std::move(joined.servers);
-    env.note_stop = std::move(joined.note_stop);
-    return env;
   }
 
   // Whether this rank validates and saves: all that train together do; of the others, rank 0.

@@ -103,7 +103,7 @@ int run_under_coordinator(const rendezvous::RankEnvironment& place, int argc, ch
                           const train::WorkerSpec& spec) {
   train::WorkerSpec own = spec;
   own.resume = true;  // if there is a checkpoint: the job may have been started again
-  const std::string file = train::RunFolder(spec.folder).worker_spec();
+  const std::string file = train::RunFiles(spec.folder).worker_spec();
   const std::string before = try_read_file(file).value_or("");
   // If this process was started again, train.max_time counts from the job's start.
   if (!before.empty() && has_workers(place)) own.began = train::WorkerSpec::from_text(before).began;
@@ -117,7 +117,7 @@ int run_under_coordinator(const rendezvous::RankEnvironment& place, int argc, ch
 
 int follow_under_coordinator(const rendezvous::RankEnvironment& place, int argc, char** argv,
                              const std::string& folder) {
-  const std::string path = train::RunFolder(folder).worker_spec();
+  const std::string path = train::RunFiles(folder).worker_spec();
   const JobOptions options = job::resolve_options({});
   const TimePoint end = steady_now() + options.timeout_user_code;
   TimePoint lost = TimePoint::max();   // until when to wait for a coordinator that once answered

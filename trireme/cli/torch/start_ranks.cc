@@ -81,7 +81,7 @@ int start_ranks(const plan::PlannedJob& job, const launch::HostOptions& hosts,
                 const train::Settings& settings, int argc, char** argv,
                 const train::WorkerSpec& spec) {
   const bool elastic = settings.elastic.on() && !spec.trial;
-  const std::string wanted = train::RunFolder(spec.folder).wanted_ranks();
+  const std::string wanted = train::RunFiles(spec.folder).wanted_ranks();
   if (job.ranks == 1 && job.servers == 0 && !job.evaluator && hosts.hosts.empty() && !elastic)
     return train::run_training(argc, argv, spec);
   launch::LaunchOptions options;
@@ -106,7 +106,7 @@ int start_ranks(const plan::PlannedJob& job, const launch::HostOptions& hosts,
   options.environment.push_back(variable_of(spec));
   options.elsewhere = hosts;
   options.elsewhere.environment.push_back(variable_of(spec.elsewhere()));
-  options.elsewhere.shared_file = train::RunFolder(spec.folder).config();
+  options.elsewhere.shared_file = train::RunFiles(spec.folder).config();
   for (const int descriptor : {spec.corpus, spec.lock})
     if (descriptor >= 0) options.inherit.push_back(descriptor);
   options.rank0_direct = true;

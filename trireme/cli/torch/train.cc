@@ -252,7 +252,7 @@ std::optional<int> follow_coordinator(TrainOptions& options,
   check_ranks(options.job, coordinated);
   if (coordinated.starts_coordinator()) {
     TrainingJobOptions job = options.job;
-    if (job.config.empty()) job.config = train::RunFolder(options.out).config();
+    if (job.config.empty()) job.config = train::RunFiles(options.out).config();
     return run_beside_coordinator(coordinated, training_configuration(job), program.argc(),
                                   program.argv());
   }

@@ -12,7 +12,7 @@ namespace {
 
 config::Config config_of(const std::string& run) {
   const train::RunFolder folder = train::RunFolder::existing(run);
-  if (!folder.has_checkpoint()) {
+  if (folder.newest_step() == 0) {
     refuse("load", folder.path() + " holds no checkpoint",
            "Train it until it has written its first checkpoint (checkpoint.every).");
   }

@@ -65,19 +65,6 @@ bool JobState::can_lose(int process) const {
   return elastic() || servers.trains_alone(process);
 }
 
-// Rank 0 validates and saves.
-bool JobState::can_do_without(int worker) const {
-  if (worker == 0 || !servers.trains_alone(worker)) return false;
-  int others = 0, ended = 0;
-  for (int process = 0; process < members.size(); ++process) {
-    if (process == worker || lost_.contains(process) || roles().role_of(process) != Role::Worker)
-      continue;
-    others += members.phase(process) == Phase::Joined;
-    ended += members.phase(process) == Phase::Left;
-  }
-  return others >= std::min(servers.workers_needed(), roles().workers - ended);
-}
-
 std::optional<ServerView> JobState::lose_server(int server) {
   if (!servers.can_lose(server)) return std::nullopt;
   const std::uint64_t before = servers.view().number;
@@ -101,8 +88,18 @@ bool JobState::lose_worker(int worker) {
   return save();
 }
 
+// Rank 0 validates and saves.
 bool JobState::lose_worker_for_good(int worker) {
-  if (!can_do_without(worker) || !lose_worker(worker)) return false;
+  if (worker == 0) return false;
+  int others = 0, ended = 0;
+  for (int process = 0; process < members.size(); ++process) {
+    if (process == worker || lost_.contains(process) || roles().role_of(process) != Role::Worker)
+      continue;
+    others += members.phase(process) == Phase::Joined;
+    ended += members.phase(process) == Phase::Left;
+  }
+  const int needed = std::min(servers.workers_needed(), roles().workers - ended);
+  if (others < needed || !lose_worker(worker)) return false;
   lost_.insert(worker);
   return true;
 }

@@ -57,7 +57,8 @@ class JobState {
   std::optional<ServerView> lose_server(int server);
   void reset_server(int server);
   bool lose_worker(int worker);
-  /// The same, of a worker that nobody starts again; false if the others are too few without it.
+  /// The same, of a worker that nobody starts again. False if it is rank 0, or if the servers need
+  /// more workers than are left.
   bool lose_worker_for_good(int worker);
   void regroup(const Epoch& epoch);
   void stop(int signal);
@@ -80,11 +81,8 @@ class JobState {
   StateSaver saver;
 
  private:
-  /// Whether the other workers are enough for the servers, if this one trains on its own and ends.
-  bool can_do_without(int worker) const;
   void adopt(const Epoch& epoch);
   void restore();
-  std::string text() const;
 
   Epoch epoch_;  // of an elastic job
   TrainingEnd end_;

@@ -11,34 +11,35 @@ constexpr Duration kSlow = std::chrono::seconds(1);
 constexpr const char* kAsBefore =
     "Start the coordinator as before, or remove the state to begin anew.";
 
-std::string JobState::text() const {
+static std::string text_of(const JobState& job) {
+  const Membership& members = job.members;
   wire::SavedState state;
-  state.set_version(options.version);
-  state.set_job(options.job);
-  if (elastic()) fill(epoch_, *state.mutable_epoch());
+  state.set_version(job.options.version);
+  state.set_job(job.options.job);
+  if (job.elastic()) fill(job.epoch(), *state.mutable_epoch());
   for (int process = 0; process < members.size(); ++process) {
     wire::SavedProcess& one = *state.add_processes();
     one.set_joined(members.phase(process) == Phase::Joined);
     one.set_host(members.host(process));
     one.set_has_identity(!members.identity(process).empty());
     if (one.has_identity()) state.set_identity(members.identity(process));
-    one.set_token(sessions.token(process));
-    one.set_left(elastic() && members.phase(process) == Phase::Left);
+    one.set_token(job.sessions.token(process));
+    one.set_left(job.elastic() && members.phase(process) == Phase::Left);
     one.set_exit_code(members.exit_code(process));
   }
-  exchanges.save(state);
-  state.set_stop_signal(end_.stop_signal);
-  state.set_finished(end_.all);
-  state.set_workers_finished(end_.workers);
-  state.set_exit_code(end_.exit_code);
-  servers.save(state);
+  job.exchanges.save(state);
+  state.set_stop_signal(job.end().stop_signal);
+  state.set_finished(job.end().all);
+  state.set_workers_finished(job.end().workers);
+  state.set_exit_code(job.end().exit_code);
+  job.servers.save(state);
   const std::string bytes = state.SerializeAsString();
-  return prove(options.secret, {"coordinator state", bytes}) + bytes;
+  return prove(job.options.secret, {"coordinator state", bytes}) + bytes;
 }
 
 void JobState::restore() {
   const std::optional<std::string> saved = options.store->open();
-  if (options.anew) return options.store->save(text());
+  if (options.anew) return options.store->save(text_of(*this));
   if (!saved) return;
   const auto refuse = [&](const std::string& what, const std::string& advice) {
     throw ConfigError(what, {.operation = "coordinator", .label = "--store", .advice = advice});
@@ -79,7 +80,7 @@ void JobState::restore() {
 bool JobState::save() {
   if (!saver.has_store()) return true;
   const TimePoint start = steady_now();
-  const bool saved = saver.save(text(), [this](bool away) {
+  const bool saved = saver.save(text_of(*this), [this](bool away) {
     wire::News news;
     news.set_store_away(away);
     streams.tell_all(news);

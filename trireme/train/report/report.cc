@@ -14,6 +14,7 @@
 #include "trireme/format/printable.h"
 #include "trireme/observe/log.h"
 #include "trireme/observe/terminal.h"
+#include "trireme/train/run/run_folder.h"
 
 namespace trireme::inline v0::train {
 namespace {
@@ -37,7 +38,7 @@ std::string indented(const std::string& text) {
 
 }  // namespace
 
-Report::Report(const RunFolder& folder, ReportOptions options)
+Report::Report(const RunFiles& folder, ReportOptions options)
     : folder_(folder),
       options_(std::move(options)),
       progress_({.steps = options_.steps,

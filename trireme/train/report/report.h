@@ -19,7 +19,7 @@
 #include "trireme/ps/figures.h"
 #include "trireme/strategy/strategy.h"
 #include "trireme/train/report/straggler_log.h"
-#include "trireme/train/run/run_folder.h"
+#include "trireme/train/run/run_files.h"
 
 namespace trireme::inline v0::train {
 
@@ -59,7 +59,7 @@ struct Outcome {
 class Report {
  public:
   /// Throws ResourceError if the files cannot be written to, unless the training `goes_on`.
-  Report(const RunFolder& folder, ReportOptions options);
+  Report(const RunFiles& folder, ReportOptions options);
   ~Report();
   void line(const std::string& text);
   /// Replaces `figures.items` by the report's own.
@@ -120,7 +120,7 @@ class Report {
   void losses(const Outcome& outcome);
   void table_of_servers(const ps::ServerFigures& figures);
 
-  RunFolder folder_;
+  const RunFiles folder_;
   ReportOptions options_;
   observe::EventWriter events_;
   observe::TensorBoardWriter board_;

@@ -13,6 +13,7 @@
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/observe/events.h"
+#include "trireme/train/run/run_folder.h"
 
 namespace trireme::report_test {
 namespace {

@@ -1,6 +1,6 @@
 #include "trireme/train/run/run_data.h"
 
-#include "trireme/train/run/run_folder.h"
+#include "trireme/train/run/run_files.h"
 
 namespace trireme::inline v0::train {
 namespace {
@@ -14,7 +14,7 @@ std::shared_ptr<const input::SharedCorpus> bytes_of(const Settings& settings,
 }  // namespace
 
 Settings read_settings(const WorkerSpec& spec) {
-  return Settings(read_config(RunFolder(spec.folder).config()));
+  return Settings(read_config(RunFiles(spec.folder).config()));
 }
 
 RunData::RunData(const Settings& settings, const WorkerSpec& spec)

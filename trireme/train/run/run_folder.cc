@@ -72,23 +72,23 @@ RunFolder RunFolder::existing(const std::string& path) {
 
 std::string RunFolder::checkpoint() const {
   if (!place_.empty()) return place_;
-  const std::string elsewhere = storage::checkpoint_path_of(path_);
+  const std::string elsewhere = storage::checkpoint_path_of(path());
   return elsewhere.empty() ? own_checkpoint() : elsewhere;
 }
 
 bool RunFolder::is_own_checkpoint(const std::string& place) const {
-  return !path_.empty() && !storage::has_scheme(place) &&
+  return !path().empty() && !storage::has_scheme(place) &&
          from_root(place) == from_root(own_checkpoint());
 }
 
 bool RunFolder::contains(const std::string& place) const {
-  return !path_.empty() && !storage::has_scheme(place) &&
-         from_root(place).starts_with(from_root(path_) + "/");
+  return !path().empty() && !storage::has_scheme(place) &&
+         from_root(place).starts_with(from_root(path()) + "/");
 }
 
 storage::Location RunFolder::locked_place() const {
   const std::string place = checkpoint();
-  if (is_own_checkpoint(place)) return {storage::folder_storage(storage_), path_};
+  if (is_own_checkpoint(place)) return {storage::folder_storage(storage_), path()};
   return storage::open_location(place);
 }
 
@@ -115,18 +115,18 @@ std::int64_t RunFolder::newest_step() const {
 
 std::string RunFolder::foreign_name() const {
   const bool begun = has(kConfig);
-  for (const std::string& name : storage_->list(path_))
+  for (const std::string& name : storage_->list(path()))
     if (!is_start(name) && !(begun && is_output(name))) return name;
   return {};
 }
 
 bool RunFolder::has(std::string_view name) const {
-  const std::vector<std::string> names = storage_->list(path_);
+  const std::vector<std::string> names = storage_->list(path());
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 RunState RunFolder::state() const {
-  if (has_checkpoint()) return RunState::Run;
+  if (newest_step() > 0) return RunState::Run;
   const bool clean = foreign_name().empty();
   // A run writes config.toml first. Without it, other files are not of a run.
   if (!has(kConfig)) return clean ? RunState::Free : RunState::Foreign;
@@ -139,29 +139,25 @@ RunState RunFolder::state() const {
 }
 
 void RunFolder::clear() const {
-  for (const std::string& name : storage_->list(path_))
+  for (const std::string& name : storage_->list(path()))
     if (is_output(name) || (is_start(name) && name.starts_with(kConfig) && name != kConfig))
-      storage_->remove(path_ + "/" + name);
+      storage_->remove(path() + "/" + name);
 }
 
 void RunFolder::write_config(const config::Config& config) const {
   const std::string identity = config.identity();
-  std::string text(kConfigTitle);
-  text.append("# identity ")
-      .append(sha256_hex(std::as_bytes(std::span(identity.data(), identity.size()))))
-      .append("\n\n")
-      .append(config.to_toml());
-  put(kConfig, text);
+  put(kConfig, std::string(kConfigTitle) + "# identity " +
+                   sha256_hex(std::as_bytes(std::span(identity))) + "\n\n" + config.to_toml());
 }
 
 void RunFolder::put(const std::string& name, const std::string& text) const {
-  const std::string path = path_ + "/" + name, next = path_ + "/" + kConfig + kUnfinished;
+  const std::string next = config() + kUnfinished;
   try {
     const auto file = storage_->create(next);
     file->write(std::as_bytes(std::span(text)));
     file->finish();
-    storage_->rename(next, path);
-    storage_->sync(path_);
+    storage_->rename(next, path() + "/" + name);
+    storage_->sync(path());
   } catch (const ResourceError&) {
     storage_->remove(next);
     throw;
@@ -188,7 +184,7 @@ void RunFolder::drop_former_config() const { storage_->remove(config() + kFormer
 bool RunFolder::take_former_config() const {
   if (!has(std::string(kConfig) + kFormer)) return false;
   storage_->rename(config() + kFormer, config());
-  storage_->sync(path_);
+  storage_->sync(path());
   return true;
 }
 

@@ -1,5 +1,5 @@
-// RunFolder: the folder of one run, with config.toml, events.jsonl, loss.svg, tensorboard/,
-// checkpoint/ and an evaluator's files. RunClaim decides who may write to it. Not thread safe.
+// RunFolder: the state of a run in its folder: its checkpoints, its configuration, what else is
+// there. RunClaim decides who may write to it. Not thread safe.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "trireme/base/config/config.h"
 #include "trireme/storage/folder.h"
+#include "trireme/train/run/run_files.h"
 
 namespace trireme::inline v0::train {
 
@@ -17,25 +18,16 @@ namespace trireme::inline v0::train {
 /// without a complete checkpoint. Run: a run with a checkpoint. Foreign: anything else.
 enum class RunState : std::uint8_t { Free, Begun, Run, Foreign };
 
-class RunFolder {
+class RunFolder : public RunFiles {
  public:
   explicit RunFolder(std::string path,
                      std::shared_ptr<storage::FileSystem> storage = storage::local_file_system())
-      : path_(std::move(path)), storage_(std::move(storage)) {}
+      : RunFiles(std::move(path)), storage_(std::move(storage)) {}
   /// An existing run. Throws ConfigError if `path` has no config.toml.
   static RunFolder existing(const std::string& path);
 
-  const std::string& path() const noexcept { return path_; }
-  std::string config() const { return path_ + "/config.toml"; }
-  std::string events() const { return path_ + "/events.jsonl"; }
-  std::string plot() const { return path_ + "/loss.svg"; }
-  std::string staleness() const { return path_ + "/staleness.svg"; }  // with servers
-  std::string passes() const { return path_ + "/passes.jsonl"; }      // of a traced pipeline
-  std::string passes_picture() const { return path_ + "/passes.svg"; }
-  std::string tensorboard() const { return path_ + "/tensorboard"; }
   /// The place of its checkpoints: RUN/checkpoint, or checkpoint.path of its configuration.
   std::string checkpoint() const;
-  std::string own_checkpoint() const { return path_ + "/checkpoint"; }
   /// Whether `place` is RUN/checkpoint by another name; whether it lies in RUN.
   bool is_own_checkpoint(const std::string& place) const;
   bool contains(const std::string& place) const;
@@ -46,14 +38,6 @@ class RunFolder {
   storage::CheckpointFolder checkpoints() const;
   /// The same run with its checkpoints at `place`, before it has a configuration that says so.
   RunFolder with_checkpoints(std::string place) const;
-  // An evaluator's: its events, a run's folder with the best checkpoint, the one that it evaluates.
-  std::string evaluations() const { return path_ + "/evaluator.jsonl"; }
-  std::string best() const { return path_ + "/best"; }
-  /// The number of ranks that an elastic job is to have (`trireme resize`).
-  std::string wanted_ranks() const { return path_ + "/wanted_ranks"; }
-  /// The facts that processes of others need besides the configuration (`trireme coordinator`).
-  std::string worker_spec() const { return path_ + "/worker_spec"; }
-  std::string evaluating() const { return path_ + "/evaluating"; }
 
   RunState state() const;
   /// The first name in the folder that is not of a run; empty if there is none.
@@ -61,7 +45,6 @@ class RunFolder {
   /// The step of the newest complete checkpoint; 0 = none. Does not read `checkpoint/latest`, which
   /// may be one checkpoint behind after a crash.
   std::int64_t newest_step() const;
-  bool has_checkpoint() const { return newest_step() > 0; }
 
   /// Removes the files of a run without a checkpoint, so that it can begin again. Keeps
   /// config.toml, which write_config() replaces.
@@ -84,7 +67,6 @@ class RunFolder {
   void put(const std::string& name, const std::string& text) const;
   bool has(std::string_view name) const;
 
-  std::string path_;
   std::string place_;  // of the checkpoints; empty: as the configuration says
   std::shared_ptr<storage::FileSystem> storage_;
 };

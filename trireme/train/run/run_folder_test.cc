@@ -78,6 +78,21 @@ class RunFolderTest : public ::testing::Test {
   fs::path before_, place_;
 };
 
+TEST_F(RunFolderTest, KnowsItsOwnPlaceOfCheckpointsByAnyName) {
+  const RunFolder run("runs/a");
+  const std::string whole = fs::absolute("runs/a/checkpoint").string();
+  for (const std::string& place :
+       {run.own_checkpoint(), whole, std::string("./runs/b/../a/checkpoint/")})
+    EXPECT_TRUE(run.is_own_checkpoint(place) && run.contains(place)) << place;
+  for (const char* place : {"runs/a", "runs/b/checkpoint", "s3://runs/a/checkpoint", "checkpoint"})
+    EXPECT_FALSE(run.is_own_checkpoint(place)) << place;
+  EXPECT_TRUE(run.contains("runs/a/elsewhere"));
+  for (const char* place : {"runs/ab", "runs/a", "runs/a/../b", "s3://runs/a/b"})
+    EXPECT_FALSE(run.contains(place)) << place;
+  const RunFolder unnamed("");
+  EXPECT_FALSE(unnamed.contains("checkpoint") || unnamed.is_own_checkpoint("checkpoint"));
+}
+
 TEST_F(RunFolderTest, TakesTheNextFreeName) {
   RunClaim first({}), second({}), third({});
   EXPECT_EQ(first.take("gpt").path(), "runs/gpt");
