@@ -70,7 +70,7 @@ std::int64_t ParameterClient::version() const noexcept {
 
 std::span<std::byte> ParameterClient::gradient(int server, std::size_t terms) {
   const std::size_t bytes =
-      settings_.server.staleness == 0 ? model().sum_bytes(server) : model().bytes(server);
+      settings_.server.bound() == 0 ? model().sum_bytes(server) : model().bytes(server);
   return link(server).outgoing(router_.counts(server).empty()
                                    ? terms * bytes
                                    : rows_offset(terms * bytes) + router_.bytes(server));
