@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Runs README.md as a newcomer would: check_readme.py [README]
 
-Every command of its sh and console blocks is taken in order. `make train` is run with 20 steps and a
-run folder of its own, which stands for runs/gpt-nano in what follows; other make targets are only
-checked to exist; everything else is run and must exit 0. Its diff block must be what
-`diff examples/02_data_parallel/before.cc main.cc` says, and every file it links to must be there.
+Every command of its sh and console blocks is taken in order, then those of the block of docs/guide.md
+that says so. `make train` is run with 20 steps and a run folder of its own, which stands for
+runs/gpt-nano in what follows; other make targets are only checked to exist; everything else is run and
+must exit 0. Its diff block must be what `diff examples/02_data_parallel/before.cc main.cc` says, and
+every file it links to must be there.
 """
 import os
 import pathlib
@@ -29,6 +30,11 @@ def commands(text):
             if line and not line.startswith("#"):
                 found.append(line)
     return found
+
+
+def marked(text):
+    """The blocks that this tool is to run, of another page."""
+    return "".join(re.findall(r"<!-- run by tools/check_readme.py -->\n(```sh\n.*?```\n)", text, re.DOTALL))
 
 
 def translate(command, folder):
@@ -79,7 +85,7 @@ def main():
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")
                    and name != "MFLAGS"}
     with tempfile.TemporaryDirectory() as scratch:
-        found = commands(text)
+        found = commands(text) + commands(marked((ROOT / "docs" / "guide.md").read_text()))
         if "make train" not in found:
             sys.exit(f"{readme.name}: no `make train`")
         for command in found:

@@ -13,6 +13,12 @@ class CheckReadme(unittest.TestCase):
         text = "```sh\nmake train   # now\n```\n```console\n$ a \\\n  b\nprinted\n```\n```cpp\nint x;\n```\n"
         self.assertEqual([" ".join(line.split()) for line in check_readme.commands(text)], ["make train", "a b"])
 
+    def test_of_another_page_only_the_marked_block_is_taken(self):
+        block = "```sh\na\n```\n"
+        self.assertEqual(check_readme.marked(f"{block}<!-- run by tools/check_readme.py -->\n{block}text\n{block}"), block)
+        guide = check_readme.marked((check_readme.ROOT / "docs" / "guide.md").read_text())
+        self.assertIn("build/bin/trireme eval runs/gpt-nano", check_readme.commands(guide))
+
     def test_make_train_is_short_and_other_targets_are_only_looked_up(self):
         self.assertIn("train.steps=20", check_readme.translate("make train", "/x"))
         self.assertIn("--dry-run", check_readme.translate("make test", "/x"))

@@ -173,12 +173,11 @@ double wall_seconds() noexcept {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-History read_history(const std::string& path) {
+History read_history(const std::string& path, const std::deque<std::string>& unwritten) {
   History history;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
+  const auto take = [&](const std::string& line) {
     const Json event = parse(line);
-    if (!event.is_object()) continue;
+    if (!event.is_object()) return;
     if (const auto trigram = number_of(event, "trigram_loss")) history.trigram = trigram;
     const std::optional<double> loss = number_of(event, "loss");
     const Json kind = event.value("event", Json());
@@ -186,10 +185,13 @@ History read_history(const std::string& path) {
     if ((kind == "plan" || kind == "resumed") && ranks >= 1.0 && ranks <= kMostRanks)
       history.ranks = static_cast<int>(*ranks);
     if (kind == "early_stop") history.early_stop = step_of(event);
-    if (!loss) continue;
+    if (!loss) return;
     if (kind == "step") history.training.emplace_back(step_of(event), *loss);
     if (kind == "validation") history.validation.emplace_back(step_of(event), *loss);
-  }
+  };
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) take(line);
+  for (const std::string& line : unwritten) take(line);
   return history;
 }
 

@@ -106,7 +106,8 @@ struct History {
 /// Seconds since 1970, by the system's clock.
 double wall_seconds() noexcept;
 /// A missing file gives an empty history. Lines that are not events (a torn last one) are ignored.
-History read_history(const std::string& path);
+/// `unwritten`: lines that the file lacks at its end, as EventWriter::release_kept() gives them.
+History read_history(const std::string& path, const std::deque<std::string>& unwritten = {});
 /// Keeps only lines whose "step" is at most `step`; a resumed run writes later steps again.
 void keep_until(const std::string& path, long step);
 

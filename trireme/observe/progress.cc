@@ -145,10 +145,14 @@ bool Progress::due(long step) const {
   const double power = std::pow(10, std::floor(std::log10(rough)));
   const double factor = rough <= power ? 1 : rough <= 2 * power ? 2 : rough <= 5 * power ? 5 : 10;
   const long distance = std::max(1L, std::lround(factor * power));
-  return step % distance == 0 || step == 1 || step == options_.steps;
+  // The steps of a worker that trains on its own may repeat or skip numbers.
+  const long before = last_ ? last_->step : step - 1;
+  return step != before &&
+         (step / distance != before / distance || step == 1 || step == options_.steps);
 }
 
 void Progress::step(const StepFigures& figures) {
+  const bool is_due = due(figures.step);
   ++seen_;
   done_ = figures.step;
   last_ = figures;
@@ -161,7 +165,7 @@ void Progress::step(const StepFigures& figures) {
   hidden_ += figures.step_seconds;
   if (options_.terminal) {
     if (live_.empty() || hidden_ >= kBetweenDrawings || done_ == options_.steps) draw();
-  } else if (due(figures.step)) {
+  } else if (is_due) {
     std::fprintf(options_.stream, "%s\n", text(kAnyWidth).c_str());
     std::fflush(options_.stream);
   }

@@ -56,6 +56,17 @@ TEST(Progress, PlainLinesAtRoundSteps) {
                           Not(HasSubstr("step 7 of")), Not(HasSubstr("\r"))));
 }
 
+// Parameter servers count the steps of workers that train on their own.
+TEST(Progress, HasOneLineForARoundStepThatIsRepeatedOrSkipped) {
+  const std::string text = shown({.steps = 200}, [](observe::Progress& progress) {
+    for (const long step : {1, 1, 2, 9, 10, 10, 10, 11, 19, 21, 21, 200, 200})
+      progress.step(figures_of(step));
+  });
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
+  EXPECT_THAT(text, AllOf(StartsWith("step 1 of 200"), HasSubstr("\nstep 10 of 200"),
+                          HasSubstr("\nstep 21 of 200"), HasSubstr("\nstep 200 of 200")));
+}
+
 TEST(Progress, AndEventsTellTheMemoryOfADevice) {
   observe::StepFigures one = figures_of(1);
   one.device_bytes = 31'200'000'000;

@@ -9,8 +9,7 @@
 
 namespace trireme::inline v0 {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ServerOptions, staleness, backup, compensation, prediction,
-                                   replicas)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ServerOptions, backup, compensation, prediction, replicas)
 
 namespace ps {
 namespace {
@@ -30,21 +29,21 @@ void check_replicas(int replicas, int servers) {
 }
 
 void check_server_options(const ServerOptions& options, int workers, int servers) {
-  const std::string staleness = "server.staleness = " + std::to_string(options.staleness);
+  const std::string staleness = "server.staleness = " + std::to_string(options.bound());
   const std::string backup = "server.backup = " + std::to_string(options.backup);
-  if (options.staleness < -1)
+  if (options.bound() < -1)
     refuse(staleness, "Use 0 (synchronous), a bound of 1 or more, or -1 (no bound).");
   if (options.backup < 0 || options.backup >= workers)
     refuse(backup + ", but the job has " + counted(workers, "worker"),
            "Leave at least one worker whose gradient counts.");
-  if (options.backup > 0 && options.staleness != 0)
+  if (options.backup > 0 && options.bound() != 0)
     refuse(backup + " cannot be combined with " + staleness,
            "Backup workers are for synchronous training: use server.staleness = 0.");
   if (!(options.compensation >= 0 && options.compensation <= 1e6))
     refuse("server.compensation = " + number_text(options.compensation),
            "Use 0 (off), or a number such as 0.04.");
   check_replicas(options.replicas, servers);
-  if (options.compensation > 0 && options.staleness == 0)
+  if (options.compensation > 0 && options.bound() == 0)
     refuse(
         "server.compensation cannot be combined with server.staleness = 0, where no gradient is "
         "late",
@@ -57,7 +56,7 @@ void check_server_options(const ServerOptions& options, int workers, int servers
 }
 
 bool predicts(const ServerOptions& server, const OptimizerOptions& optimizer) {
-  return server.prediction && server.staleness != 0 && optim::momentum_of(optimizer) > 0;
+  return server.prediction && server.bound() != 0 && optim::momentum_of(optimizer) > 0;
 }
 
 std::string Settings::to_text() const {
@@ -65,6 +64,7 @@ std::string Settings::to_text() const {
                         {"optimizer", ps::to_text(optimizer)},
                         {"workers", workers},
                         {"server", server},
+                        {"staleness", server.bound()},
                         {"elastic", elastic}}
       .dump();
 }
@@ -77,6 +77,7 @@ Settings Settings::from_text(std::string_view text) {
                       .workers = json.at("workers"),
                       .server = json.at("server").get<ServerOptions>(),
                       .elastic = json.at("elastic")};
+    settings.server.staleness = json.at("staleness").get<std::int64_t>();
     settings.check();
     return settings;
   } catch (const nlohmann::json::exception&) {
@@ -95,8 +96,8 @@ std::string Settings::difference(const Settings& theirs) const {
   if (std::string text = ps::difference(optimizer, theirs.optimizer); !text.empty()) return text;
   for (const auto& [name, their, own] :
        {std::tuple{"number of workers", theirs.workers, workers},
-        {"server.staleness", static_cast<int>(theirs.server.staleness),
-         static_cast<int>(server.staleness)},
+        {"server.staleness", static_cast<int>(theirs.server.bound()),
+         static_cast<int>(server.bound())},
         {"server.backup", theirs.server.backup, server.backup},
         {"server.prediction", int{theirs.server.prediction}, int{server.prediction}},
         {"server.replicas", theirs.server.replicas, server.replicas},

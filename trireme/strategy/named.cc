@@ -16,7 +16,7 @@ config::Value value_of(const StrategyOptions& options, const std::string& key) {
   if (key == "parallel.schedule") return options.schedule;
   if (key == "parallel.pipeline") return std::int64_t{options.pipeline};
   if (key == "parallel.tensor") return std::int64_t{options.tensor};
-  if (key == "server.staleness") return options.server.staleness;
+  if (key == "server.staleness") return options.server.bound();
   TRIREME_CHECK(key == "server.count");  // of the launcher
   return std::int64_t{1};
 }
@@ -40,7 +40,9 @@ StrategyOptions strategy_options(std::string_view name, StrategyOptions options)
                {.value = [&](const std::string& key) { return value_of(options, key); },
                 .source =
                     [&](const std::string& key) {
-                      const bool given = value_of(options, key) != value_of(defaults, key);
+                      const bool given = key == "server.staleness"
+                                             ? options.server.staleness.has_value()
+                                             : value_of(options, key) != value_of(defaults, key);
                       return std::string(given ? "StrategyOptions" : "");
                     },
                 .set = [&](const std::string& key,

@@ -33,6 +33,16 @@ TEST(NamedStrategy, SetsItsOptionsAndKeepsTheOthers) {
   EXPECT_EQ(strategy_options("megatron").tensor, 2);
 }
 
+TEST(NamedStrategy, TakesAStalenessOfZeroAsItIsWritten) {
+  EXPECT_EQ(strategy_options("ParameterServer").server.staleness, -1);
+  for (const std::int64_t staleness : {0, 4}) {
+    const auto given = strategy_options("ParameterServer", {.server = {.staleness = staleness}});
+    EXPECT_EQ(given.sync, "server");
+    EXPECT_EQ(given.server.staleness, staleness);
+  }
+  EXPECT_FALSE(strategy_options("CentralStorage").server.alone());
+}
+
 TEST(NamedStrategy, RefusesWhatContradictsIt) {
   EXPECT_THAT(refusal([] { strategy_options("ZeRO1", {.sync = "zero2"}); }),
               AllOf(HasSubstr("parallel.sync = \"zero2\" (StrategyOptions)"),

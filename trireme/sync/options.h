@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <tuple>
 
 namespace trireme::inline v0 {
 
@@ -28,8 +30,9 @@ struct LocalOptions {
 struct ServerOptions {
   /// 0: synchronous; without `backup` the bits are those of plain data parallel. s > 0: a worker is
   /// at most s pushes ahead of the slowest. -1: nobody waits. If it is not 0, every worker trains
-  /// on its own batches, and its gradient is applied when it arrives.
-  std::int64_t staleness = 0;
+  /// on its own batches, and its gradient is applied when it arrives. Not given: 0, or what the name
+  /// of a strategy means.
+  std::optional<std::int64_t> staleness = {};
   /// Synchronous: a step does not wait for this many of the workers' gradients, the last ones (Chen
   /// et al. 2016, arXiv:1604.00981). Every worker trains on its own batches.
   int backup = 0;
@@ -43,9 +46,18 @@ struct ServerOptions {
   /// that a worker was told is done.
   int replicas = 1;
 
+  /// The bound of staleness that applies.
+  std::int64_t bound() const noexcept { return staleness.value_or(0); }
   /// Whether workers train independently, and wait for no other worker.
-  bool alone() const noexcept { return staleness != 0 || backup > 0; }
-  friend bool operator==(const ServerOptions&, const ServerOptions&) = default;
+  bool alone() const noexcept { return bound() != 0 || backup > 0; }
+  /// Options that mean the same are equal.
+  friend bool operator==(const ServerOptions& one, const ServerOptions& other) noexcept {
+    const auto meaning = [](const ServerOptions& options) {
+      return std::tuple(options.bound(), options.backup, options.compensation, options.prediction,
+                        options.replicas);
+    };
+    return meaning(one) == meaning(other);
+  }
 };
 
 /// The factor on losses in fp16 (strategy/loss_scale.h).

@@ -8,6 +8,7 @@
 #include "trireme/tensor/processor.h"
 #include "trireme/tensor/products/kernel_table.h"
 #include "trireme/train/device.h"
+#include "trireme/train/report/report.h"
 
 namespace trireme::inline v0::train {
 namespace {
@@ -42,6 +43,8 @@ Session::Session(const Entry& entry, WorkerSpec given)
       data(settings, spec),
       simulated(entry.transport != nullptr),
       job(job_of(entry, job_options(settings, data, spec))) {}
+
+Session::~Session() { warn_of_lost(unwritten_events.size(), folder); }
 
 bool Session::alone() const {
   return parallel::is_served(settings.strategy.sync) && settings.strategy.server.alone();

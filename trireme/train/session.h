@@ -27,6 +27,8 @@ struct Entry {
 
 struct Session {
   Session(const Entry& entry, WorkerSpec given);
+  /// Warns of events that could not be written.
+  ~Session();
   /// Whether each worker trains on its own, with the servers.
   bool alone() const;
   /// The job of one rank of a worker that trains on its own and whose optimizer is on the servers.

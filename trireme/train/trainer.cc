@@ -115,7 +115,8 @@ class Trainer {
     const bool later = joined_.joined_later();  // a worker that trains on its own
     const long saved = spec_.resume || regrouped || (later && leads_) ? restore() : 0;
     const long first = later ? join_later(saved) : saved;
-    if ((regrouped || later) && leads_) past_ = observe::read_history(folder_.events());
+    if ((regrouped || later) && leads_)
+      past_ = observe::read_history(folder_.events(), session_.unwritten_events);
     const bool goes_on = regrouped || !past_.validation.empty();
     if (!own_) check_counts(first, batches_.position(), strategy_.metadata());
     Report report(folder_, report_options(first));
@@ -161,7 +162,6 @@ class Trainer {
       }
       if (const std::string why = step == first ? strategy_.notes().lanes : ""; !why.empty())
         report.line("one lane instead of " + std::to_string(settings_.strategy.lanes) + ": " + why);
-      // Not by `done`, which may skip numbers.
       if (step_seconds_.size() == kTimedSteps && !goes_on && !last) expect(report, first);
     }
     if (interrupted_) return stop(report, done, strategy_.stop_signal());

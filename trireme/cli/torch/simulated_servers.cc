@@ -94,7 +94,7 @@ void begin_with_zeros(ps::ParameterClient& client, int worker) {
 
 bool exchange(ps::ParameterClient& client, int worker) {
   const ps::Settings& settings = client.settings();
-  if (settings.server.staleness != 0) {
+  if (settings.server.bound() != 0) {
     client.push(1.0 / settings.workers, 1);
     return true;
   }

@@ -24,7 +24,7 @@ std::string text_at(const Request& request, std::span<const std::byte> memory) {
 // readers; with backup workers or an elastic job a round may close without them.
 bool is_read_in_place(const Settings& settings) {
   const ServerOptions& server = settings.server;
-  return server.staleness == 0 && server.backup == 0 && server.replicas <= 1 && !settings.elastic;
+  return !server.alone() && server.replicas <= 1 && !settings.elastic;
 }
 
 PeerLost regrouped() {
@@ -165,7 +165,7 @@ void Service::attach(int client, const Request& request, std::span<const std::by
     std::span<std::byte> shared;
     if (is_read_in_place(settings)) shared = rooms_.shard(client, settings.model.bytes(server_));
     shard_ = make_shard(settings, server_, spread_, shared);
-    ledger_.emplace(settings.server.staleness);
+    ledger_.emplace(settings.server.bound());
     epoch_ = request.epoch;
     settings_ = std::move(settings);  // last: memory may have been refused
   }
@@ -254,7 +254,7 @@ void Service::pull_rows(int client, const Request& request, std::span<const std:
 
 void Service::push(int client, const Request& request, std::span<const std::byte> memory) {
   if (!ready_) throw MismatchError("it pushes before there are weights");
-  if (settings_->server.staleness == 0)
+  if (settings_->server.bound() == 0)
     throw MismatchError("it pushes a gradient of its own to a synchronous server");
   const auto [gradient, rows] =
       divided(shard_->rows().tables(), 1, request.rows, memory, shard_->bytes());
@@ -329,7 +329,7 @@ void Service::release() {
 
 void Service::take_terms(int client, const Request& request, std::span<const std::byte> memory) {
   if (!ready_) throw MismatchError("it sends terms before there are weights");
-  if (settings_->server.staleness != 0)
+  if (settings_->server.bound() != 0)
     throw MismatchError("it sends terms to a server that is not synchronous");
   const auto clients = rounds_.clients();
   switch (rounds_.take(client, request, memory, *shard_)) {

@@ -165,7 +165,7 @@ void Service::restore(std::string_view text, std::span<const std::byte> memory) 
       from.take_into(shard_->earlier());
       from.take_into(shard_->sum());
       restore_rows(json.at("rows"), from, shard_->rows());
-      ledger_.emplace(settings_->server.staleness);
+      ledger_.emplace(settings_->server.bound());
       ledger_->restore(json.at("workers").get<std::map<int, Ledger::Worker>>(),
                        json.at("histogram").get<std::map<std::int64_t, std::int64_t>>());
     }

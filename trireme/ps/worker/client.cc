@@ -69,8 +69,8 @@ std::int64_t ParameterClient::version() const noexcept {
 }
 
 std::span<std::byte> ParameterClient::gradient(int server, std::size_t terms) {
-  const std::size_t bytes = settings_.server.staleness == 0 ? settings_.model.sum_bytes(server)
-                                                            : settings_.model.bytes(server);
+  const std::size_t bytes = settings_.server.bound() == 0 ? settings_.model.sum_bytes(server)
+                                                          : settings_.model.bytes(server);
   return link(server).outgoing(router_.counts(server).empty()
                                    ? terms * bytes
                                    : rows_offset(terms * bytes) + router_.bytes(server));

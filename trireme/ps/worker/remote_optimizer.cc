@@ -154,7 +154,7 @@ void RemoteOptimizer::take_weights() {
 }
 
 void RemoteOptimizer::apply(double learning_rate, double scale) {
-  const bool scaled = alone() && options_.staleness == 0;  // by this worker
+  const bool scaled = alone() && options_.bound() == 0;  // by this worker
   if (alone() && rows_) {
     if (scaled) rows_->gradients().scale(scale);
     client_->set_rows(rows_->gradients().terms(1));

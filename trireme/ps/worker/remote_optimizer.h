@@ -80,7 +80,7 @@ class RemoteOptimizer final : public optim::Optimizer {
  private:
   // Updates while each worker makes one step.
   std::int64_t updates_a_step() const noexcept {
-    return options_.staleness == 0 ? 1 : servers_.workers;
+    return options_.bound() == 0 ? 1 : servers_.workers;
   }
   void fill_gradients(double scale);
   void give_weights();

@@ -27,7 +27,7 @@
 namespace trireme::inline v0::rendezvous {
 namespace {
 
-constexpr std::size_t kMostBytes = 256;  // in the door's answer
+constexpr std::size_t kMostBytes = 256;  // in the responder's answer
 constexpr int kPorts = 16;
 constexpr Duration kAskAgain = std::chrono::milliseconds(20);
 constexpr Duration kSearchAgain = 5 * kAskAgain, kSearchSeldom = std::chrono::seconds(1);
@@ -95,10 +95,10 @@ std::string secret_for(const RankEnvironment& env, const std::string& name) {
 
 }  // namespace
 
-// Sends the coordinator's address and the secret to every caller that states its rank.
-class SocketMeeting::Door final : public ProgressSource {
+// Answers every caller that states its rank with the coordinator's address and the secret.
+class SocketMeeting::Responder final : public ProgressSource {
  public:
-  Door(const std::string& name, int ranks, std::string answer, Coordinator& coordinator)
+  Responder(const std::string& name, int ranks, std::string answer, Coordinator& coordinator)
       : size_(ranks),
         listener_(net::listen_unix(name)),
         answer_(std::move(answer)),
@@ -191,7 +191,7 @@ SocketMeeting::SocketMeeting(RankEnvironment& env, const std::shared_ptr<Waiter>
 }
 
 SocketMeeting::~SocketMeeting() {
-  if (door_) waiter_->remove(door_.get());
+  if (responder_) waiter_->remove(responder_.get());
 }
 
 CoordinatorOptions SocketMeeting::options_for(const RankEnvironment& env,
@@ -205,9 +205,10 @@ void SocketMeeting::open_on_one_host(const RankEnvironment& env, const std::stri
   secret_ = env.secret_file.empty() ? random_bytes(kSecretBytes) : secret_for(env, name);
   const CoordinatorOptions options = options_for(env, name);
   coordinator_ = std::make_unique<Coordinator>(options);
-  door_ = std::make_shared<Door>(unix_name(name), options.roles.processes(),
-                                 coordinator_->endpoint() + "\n" + secret_, *coordinator_);
-  waiter_->add(door_);
+  responder_ =
+      std::make_shared<Responder>(unix_name(name), options.roles.processes(),
+                                  coordinator_->endpoint() + "\n" + secret_, *coordinator_);
+  waiter_->add(responder_);
 }
 
 void SocketMeeting::open_to_all(const RankEnvironment& env, const std::string& name) {
@@ -230,15 +231,16 @@ void SocketMeeting::open_to_all(const RankEnvironment& env, const std::string& n
 }
 
 void SocketMeeting::ask_on_this_host(RankEnvironment& env, const std::string& name, Wait& wait) {
-  const std::string door = "unix " + unix_name(name);
+  const std::string responder = "unix " + unix_name(name);
   const TimePoint deadline = wait.deadline();
   do {
     try {
-      const Descriptor socket = net::dial(*waiter_, door, deadline);
+      const Descriptor socket = net::dial(*waiter_, responder, deadline);
       const std::int32_t rank = env.process();
-      net::write_all(*waiter_, socket.get(), std::as_bytes(std::span(&rank, 1)), deadline, door);
+      net::write_all(*waiter_, socket.get(), std::as_bytes(std::span(&rank, 1)), deadline,
+                     responder);
       std::array<char, kMostBytes> bytes{};
-      net::wait_for(*waiter_, socket.get(), POLLIN, deadline, door);
+      net::wait_for(*waiter_, socket.get(), POLLIN, deadline, responder);
       const ssize_t got = recv(socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
       const std::string answer(bytes.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
       if (const std::size_t end = answer.find('\n'); end != answer.npos) {

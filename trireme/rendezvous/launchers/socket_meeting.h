@@ -41,7 +41,7 @@ class SocketMeeting {
   void stay(Waiter& waiter, Duration timeout, Duration patience) const;
 
  private:
-  class Door;
+  class Responder;
   CoordinatorOptions options_for(const RankEnvironment& env, const std::string& name) const;
   void open_on_one_host(const RankEnvironment& env, const std::string& name);
   void open_to_all(const RankEnvironment& env, const std::string& name);
@@ -52,7 +52,7 @@ class SocketMeeting {
   const std::shared_ptr<Waiter> waiter_;
   std::string secret_;
   std::unique_ptr<Coordinator> coordinator_;  // on rank 0
-  std::shared_ptr<Door> door_;                // on rank 0 of a job on one host
+  std::shared_ptr<Responder> responder_;      // on rank 0 of a job on one host
 };
 
 /// For programs before they make a Job: returns one text per worker and server of the start.

@@ -60,8 +60,8 @@ std::int64_t server_bytes_of(const Settings& settings, const plan::PlannedJob& j
 // A step pushes gradients to the servers and pulls weights; a rank keeps what it sent and got.
 plan::Exchange served_exchange_of(const Settings& settings, const plan::PlannedJob& job) {
   const ServerOptions& server = settings.strategy.server;
-  const std::string how = server.staleness > 0   ? "staleness up to " + grouped(server.staleness)
-                          : server.staleness < 0 ? "asynchronous"
+  const std::string how = server.bound() > 0   ? "staleness up to " + grouped(server.bound())
+                          : server.bound() < 0 ? "asynchronous"
                           : server.backup > 0
                               ? "synchronous, " + counted(server.backup, "backup worker")
                               : "synchronous";

@@ -38,6 +38,11 @@ std::string indented(const std::string& text) {
 
 }  // namespace
 
+void warn_of_lost(std::size_t events, const RunFiles& folder) {
+  if (events > 0)
+    observe::warning(counted(events, "event") + " could not be written to " + folder.events());
+}
+
 Report::Report(const RunFiles& folder, ReportOptions options)
     : folder_(folder),
       options_(std::move(options)),
@@ -72,10 +77,8 @@ Report::~Report() {
     } catch (const ResourceError&) {
     }
   }
-  if (events_.unwritten() > 0)
-    observe::warning(counted(events_.unwritten(), "event") + " could not be written to " +
-                     folder_.events());
   if (options_.unwritten && !options_.silent) *options_.unwritten = events_.release_kept();
+  warn_of_lost(events_.unwritten(), folder_);
 }
 
 void Report::open_events() {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <deque>
 #include <optional>
 #include <string>
@@ -133,5 +134,8 @@ class Report {
   long step_ = 0;             // the last one
   std::optional<double> trigram_, noise_scale_;
 };
+
+/// Warns if there are `events` that will never be in the run's file.
+void warn_of_lost(std::size_t events, const RunFiles& folder);
 
 }  // namespace trireme::inline v0::train

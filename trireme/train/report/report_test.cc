@@ -21,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using train::Report;
 using train::ReportOptions;
 using train::RunFolder;
@@ -140,15 +141,29 @@ TEST_F(ReportTest, EventsWaitForTheNextReportOfTheRun) {
     before.reset();
   }
   EXPECT_EQ(unwritten.size(), 10u);
+  EXPECT_EQ(observe::read_history(folder_.events(), unwritten).training.size(), 20u);
   const Report silent(folder_, {.silent = true, .unwritten = &unwritten});
   Report report(folder_, {.goes_on = true, .unwritten = &unwritten, .steps = 200, .first = 18});
   EXPECT_TRUE(unwritten.empty());
   add_steps(report, 19, 30);
-  ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), Not(HasSubstr("could not be written")));
   const auto training = observe::read_history(folder_.events()).training;
   ASSERT_EQ(training.size(), 30u);
   for (std::size_t i = 0; i < training.size(); ++i)
     EXPECT_EQ(training[i].first, static_cast<double>(i + 1));
+}
+
+TEST_F(ReportTest, EventsThatNoOtherReportTakesAreLostWithAWarning) {
+  auto report = std::make_unique<Report>(folder_, ReportOptions{});
+  add_steps(*report, 1, 40);
+  ::testing::internal::CaptureStderr();
+  {
+    const FullDisk full(fs::file_size(folder_.events()) + 10);
+    add_steps(*report, 41, 50);
+    report.reset();
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("10 events could not be written to " + folder_.events()));
 }
 
 TEST_F(ReportTest, ATrainingUnderWayBeginsWithoutItsFiles) {

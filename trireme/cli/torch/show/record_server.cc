@@ -181,8 +181,8 @@ show::ServerRun Recorder::run() {
 }
 
 std::string rule_of(const ServerOptions& server) {
-  if (server.staleness < 0) return "asynchronous";
-  if (server.staleness > 0) return "staleness up to " + std::to_string(server.staleness);
+  if (server.bound() < 0) return "asynchronous";
+  if (server.bound() > 0) return "staleness up to " + std::to_string(server.bound());
   return server.backup > 0 ? "synchronous with " + counted(server.backup, "backup worker")
                            : "synchronous";
 }

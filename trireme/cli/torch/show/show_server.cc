@@ -87,7 +87,7 @@ void declare_show_server(Command& command) {
       .needs(config);
   command.option("--workers", run.workers, "How many");
   command.option("--servers", run.servers, "How many share the parameters").between(1, 256);
-  command.option("--staleness", run.server.staleness,
+  command.option("--staleness", *run.server.staleness,
                  "0: synchronous; s: at most s steps ahead of the slowest; -1: nobody waits");
   command
       .option("--backup", run.server.backup,
