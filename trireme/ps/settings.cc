@@ -60,12 +60,9 @@ bool predicts(const ServerOptions& server, const OptimizerOptions& optimizer) {
 }
 
 std::string Settings::to_text() const {
-  return nlohmann::json{{"model", model.to_text()},
-                        {"optimizer", ps::to_text(optimizer)},
-                        {"workers", workers},
-                        {"server", server},
-                        {"staleness", server.bound()},
-                        {"elastic", elastic}}
+  return nlohmann::json{{"model", model.to_text()},    {"optimizer", ps::to_text(optimizer)},
+                        {"workers", workers},          {"server", server},
+                        {"staleness", server.bound()}, {"elastic", elastic}}
       .dump();
 }
 
