@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "trireme/cli/refuse.h"
+#include "trireme/base/refuse.h"
 #include "trireme/format/safetensors.h"
 #include "trireme/storage/saved_tensors.h"
 

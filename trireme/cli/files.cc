@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "trireme/base/error.h"
-#include "trireme/cli/refuse.h"
+#include "trireme/base/refuse.h"
 
 namespace trireme::inline v0::cli {
 

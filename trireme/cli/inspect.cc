@@ -4,13 +4,13 @@
 #include <ranges>
 
 #include "trireme/base/joined.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/shape_text.h"
 #include "trireme/base/utf8.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/checkpoints.h"
 #include "trireme/cli/command.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/observe/events.h"
 #include "trireme/storage/checkpoint_reader.h"
 #include "trireme/storage/saved_tensors.h"

@@ -9,14 +9,13 @@
 #include <utility>
 
 #include "trireme/base/descriptor.h"
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 
 namespace trireme::inline v0::format {
 namespace {
 
 [[noreturn]] void cannot_read(const std::string& path, const std::string& reason) {
-  throw ConfigError("cannot read " + path + ": " + reason,
-                    {.operation = "open", .advice = "Check the path and its permissions."});
+  refuse("open", "cannot read " + path + ": " + reason, "Check the path and its permissions.");
 }
 
 }  // namespace

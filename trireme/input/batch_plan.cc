@@ -4,6 +4,7 @@
 #include <string>
 
 #include "trireme/base/check.h"
+#include "trireme/base/refuse.h"
 
 namespace trireme::inline v0::input {
 
@@ -39,11 +40,9 @@ std::vector<MicroRange> share_of(const GlobalBatch& batch, std::int64_t micro,
 
 void check_batch(std::int64_t batch, std::int64_t micro, int size, std::int64_t n) {
   const auto text = [](std::int64_t value) { return std::to_string(value); };
-  const auto refuse = [](const std::string& what, const std::string& advice) {
-    throw ConfigError(what, {.operation = "batch", .advice = advice});
-  };
   if (batch <= 0 || micro <= 0) {
-    refuse("batch.global = " + text(batch) + " and batch.micro = " + text(micro) +
+    refuse("batch",
+           "batch.global = " + text(batch) + " and batch.micro = " + text(micro) +
                " must both be at least 1",
            "Give positive sizes.");
   }
@@ -54,7 +53,8 @@ void check_batch(std::int64_t batch, std::int64_t micro, int size, std::int64_t 
       for (const std::int64_t divisor : {small, batch / small})
         divisor < micro ? below = std::max(below, divisor) : above = std::min(above, divisor);
     }
-    refuse("batch.micro does not divide batch.global: " + text(batch) + " = " +
+    refuse("batch",
+           "batch.micro does not divide batch.global: " + text(batch) + " = " +
                text(batch / micro) + " x " + text(micro) + " + " + text(batch % micro),
            "The nearest that do are " + text(below) + " and " + text(above) + ".");
   }
@@ -62,6 +62,7 @@ void check_batch(std::int64_t batch, std::int64_t micro, int size, std::int64_t 
   const std::int64_t count = (first + micro - 1) / micro;
   if (count < size) {
     refuse(
+        "batch",
         "more ranks than micro-batches: " + text(first) + " samples / " + text(micro) + " = " +
             text(count) + " micro-batches for " + text(size) + " ranks",
         "Use at most " + text(count) + " ranks, a smaller batch.micro or a larger batch.global.");

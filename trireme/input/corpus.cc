@@ -10,8 +10,8 @@
 #include <tuple>
 #include <utility>
 
-#include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/sha256.h"
 #include "trireme/input/compiler_headers.h"
 
@@ -24,10 +24,6 @@ struct File {
   std::string relative;  // path within its folder; used to sort and to hash
   std::string path;
 };
-
-[[noreturn]] void refuse_corpus(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "data", .advice = advice});
-}
 
 std::vector<File> files_in(const std::vector<std::string>& folders) {
   std::vector<File> files;
@@ -42,8 +38,8 @@ std::vector<File> files_in(const std::vector<std::string>& folders) {
       }
     }
     if (failure) {
-      refuse_corpus("cannot read the folder " + folder + ": " + failure.message(),
-                    "Check the path and its permissions.");
+      refuse("data", "cannot read the folder " + folder + ": " + failure.message(),
+             "Check the path and its permissions.");
     }
   }
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
@@ -54,19 +50,19 @@ std::vector<File> files_in(const std::vector<std::string>& folders) {
 
 // Not mapped: this process would end if another one cut the file meanwhile (SIGBUS).
 std::string bytes_of(const std::string& path) {
-  const auto refuse = [&](const std::string& reason) {
-    refuse_corpus("cannot read " + path + ": " + reason, "Check the path and its permissions.");
+  const auto cannot_read = [&](const std::string& reason) {
+    refuse("data", "cannot read " + path + ": " + reason, "Check the path and its permissions.");
   };
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
-  if (!failure && !fs::is_regular_file(status)) refuse("not a regular file");
+  if (!failure && !fs::is_regular_file(status)) cannot_read("not a regular file");
   const std::uintmax_t size = fs::file_size(path, failure);
   std::ifstream file(path, std::ios::binary);
-  if (failure || !file) refuse(failure ? failure.message() : std::strerror(errno));
+  if (failure || !file) cannot_read(failure ? failure.message() : std::strerror(errno));
   std::string bytes(size, '\0');
   if (!file.read(bytes.data(), static_cast<std::streamsize>(size)))
-    refuse("it ends after " + std::to_string(file.gcount()) + " of its " + std::to_string(size) +
-           " bytes");
+    cannot_read("it ends after " + std::to_string(file.gcount()) + " of its " +
+                std::to_string(size) + " bytes");
   return bytes;
 }
 
@@ -93,10 +89,11 @@ void split_by_file(const std::vector<File>& files, Corpus& corpus) {
 void require_length(const Corpus& corpus, std::int64_t block) {
   const auto check = [&](const std::string& part, const char* name) {
     if (static_cast<std::int64_t>(part.size()) > block) return;
-    refuse_corpus("the " + std::string(name) + " part of " + corpus.source +
-                      " is too short: " + std::to_string(part.size()) + " bytes, but a block of " +
-                      std::to_string(block) + " needs at least " + std::to_string(block + 1),
-                  "Give a longer text, or a smaller model.block.");
+    refuse("data",
+           "the " + std::string(name) + " part of " + corpus.source +
+               " is too short: " + std::to_string(part.size()) + " bytes, but a block of " +
+               std::to_string(block) + " needs at least " + std::to_string(block + 1),
+           "Give a longer text, or a smaller model.block.");
   };
   check(corpus.train, "training");
   check(corpus.validation, "validation");
@@ -108,18 +105,18 @@ Corpus read_path(const std::string& path) {
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
   if (status.type() == fs::file_type::not_found) {
-    refuse_corpus("there is no file or folder " + path, "Check data.path (--data).");
+    refuse("data", "there is no file or folder " + path, "Check data.path (--data).");
   }
   if (!fs::is_directory(status)) {
     split_by_length(bytes_of(path), corpus);
     if (corpus.validation.empty())
-      refuse_corpus(path + " is empty", "Give a file with text in it.");
+      refuse("data", path + " is empty", "Give a file with text in it.");
     corpus.num_files = 1;
     return corpus;
   }
   const std::vector<File> files = files_in({path});
   if (files.empty())
-    refuse_corpus("the folder " + path + " holds no files", "Check data.path (--data).");
+    refuse("data", "the folder " + path + " holds no files", "Check data.path (--data).");
   corpus.num_files = static_cast<std::int64_t>(files.size());
   if (files.size() == 1) {
     split_by_length(bytes_of(files.front().path), corpus);
@@ -127,7 +124,7 @@ Corpus read_path(const std::string& path) {
     split_by_file(files, corpus);
   }
   if (corpus.train.empty() && corpus.validation.empty()) {
-    refuse_corpus("the files in " + path + " are empty", "Give a folder with text in it.");
+    refuse("data", "the files in " + path + " are empty", "Give a folder with text in it.");
   }
   return corpus;
 }
@@ -138,9 +135,8 @@ Corpus read_compiler_headers() {
   corpus.source = "C++ library headers in " + joined(folders);
   const std::vector<File> files = files_in(folders);
   if (files.empty()) {
-    refuse_corpus(
-        corpus.source + ": there are none",
-        "Install the C++ library's headers, or give your own text with --data FILE-or-FOLDER.");
+    refuse("data", corpus.source + ": there are none",
+           "Install the C++ library's headers, or give your own text with --data FILE-or-FOLDER.");
   }
   corpus.num_files = static_cast<std::int64_t>(files.size());
   split_by_file(files, corpus);

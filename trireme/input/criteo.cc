@@ -3,7 +3,6 @@
 #include <ATen/Functions.h>
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <fstream>
 #include <memory>
@@ -11,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/base/error.h"
+#include "trireme/base/parse_number.h"
+#include "trireme/base/refuse.h"
 #include "trireme/kernel/philox.h"
 
 namespace trireme::inline v0::input {
@@ -20,10 +20,8 @@ namespace {
 constexpr std::size_t kColumns = 2 + kCriteoNumbers + kCriteoCategories;
 
 [[noreturn]] void refuse_clicks(const std::string& what) {
-  throw ConfigError(what,
-                    {.operation = "data",
-                     .advice = "data.path takes Criteo's click log as CSV: Id, Label, I1 to I13, "
-                               "C1 to C26."});
+  refuse("data", what,
+         "data.path takes Criteo's click log as CSV: Id, Label, I1 to I13, C1 to C26.");
 }
 
 using Cells = std::array<std::string_view, kColumns>;
@@ -51,12 +49,11 @@ class CriteoLine {
   float number(std::int64_t i) const {
     const std::string_view cell = cells_[static_cast<std::size_t>(2 + i)];
     if (cell.empty()) return 0;
-    std::int64_t value = 0;
-    const auto read = std::from_chars(cell.data(), cell.data() + cell.size(), value);
-    if (read.ec != std::errc() || read.ptr != cell.data() + cell.size())
+    const auto value = parse_number<std::int64_t>(cell);
+    if (!value)
       refuse("I" + std::to_string(i + 1) + " is \"" + std::string(cell) +
              "\", which is not an integer");
-    return value > 0 ? static_cast<float>(std::log1p(static_cast<double>(value))) : 0;
+    return *value > 0 ? static_cast<float>(std::log1p(static_cast<double>(*value))) : 0;
   }
   std::int64_t category(std::int64_t i, std::int64_t rows) const {
     const std::string_view cell = cells_[static_cast<std::size_t>(2 + kCriteoNumbers + i)];

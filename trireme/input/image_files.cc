@@ -5,7 +5,7 @@
 #include <system_error>
 #include <vector>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/format/gzip.h"
 
 namespace trireme::inline v0::input {
@@ -15,24 +15,22 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
 
-[[noreturn]] void refuse_images(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "data", .advice = advice});
-}
-
 std::string read_records(const std::string& path) {
   std::string records = format::read_gzip(path, kMostBytes);
   const auto bytes = static_cast<std::int64_t>(records.size());
   const std::string advice = "data.path takes CIFAR-10's binary version.";
   if (bytes == 0 || bytes % kImageRecord != 0)
-    refuse_images(path + " has " + std::to_string(bytes) +
-                      " bytes, no whole number of records of " + std::to_string(kImageRecord),
-                  advice);
+    refuse("data",
+           path + " has " + std::to_string(bytes) + " bytes, no whole number of records of " +
+               std::to_string(kImageRecord),
+           advice);
   for (std::int64_t at = 0; at < bytes; at += kImageRecord) {
     const auto label = static_cast<unsigned char>(records[static_cast<std::size_t>(at)]);
     if (label >= kImageClasses)
-      refuse_images(path + ": record " + std::to_string(at / kImageRecord) + " has the label " +
-                        std::to_string(label),
-                    advice);
+      refuse("data",
+             path + ": record " + std::to_string(at / kImageRecord) + " has the label " +
+                 std::to_string(label),
+             advice);
   }
   return records;
 }
@@ -49,8 +47,8 @@ void read_folder(const std::string& path, Corpus& corpus) {
     if (is_records(entry->path().filename().string()))
       names.push_back(entry->path().filename().string());
   if (failure)
-    refuse_images("cannot read the folder " + path + ": " + failure.message(),
-                  "Check data.path and its permissions.");
+    refuse("data", "cannot read the folder " + path + ": " + failure.message(),
+           "Check data.path and its permissions.");
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
     const bool train = name.starts_with("data_batch"), test = name.starts_with("test");
@@ -63,14 +61,14 @@ void read_folder(const std::string& path, Corpus& corpus) {
     ++corpus.num_files;
   }
   if (corpus.train.empty() || corpus.validation.empty())
-    refuse_images(path + " lacks " + (corpus.train.empty() ? "data_batch*.bin" : "test*.bin"),
-                  "data.path takes the folder of CIFAR-10's binary version (.bin or .bin.gz).");
+    refuse("data", path + " lacks " + (corpus.train.empty() ? "data_batch*.bin" : "test*.bin"),
+           "data.path takes the folder of CIFAR-10's binary version (.bin or .bin.gz).");
 }
 
 void read_file(const std::string& path, Corpus& corpus) {
   const std::string records = read_records(path);
   const auto count = static_cast<std::int64_t>(records.size()) / kImageRecord;
-  if (count < 2) refuse_images(path + " has one record", "Give a file with more.");
+  if (count < 2) refuse("data", path + " has one record", "Give a file with more.");
   const auto train = static_cast<std::size_t>((count - (count + 9) / 10) * kImageRecord);
   corpus.train = records.substr(0, train);
   corpus.validation = records.substr(train);
@@ -81,14 +79,14 @@ void read_file(const std::string& path, Corpus& corpus) {
 
 Corpus load_images(const std::string& path) {
   if (path.empty())
-    refuse_images("no images were given",
-                  "Set data.path (--data) to a folder or file of CIFAR-10.");
+    refuse("data", "no images were given",
+           "Set data.path (--data) to a folder or file of CIFAR-10.");
   Corpus corpus;
   corpus.source = path;
   std::error_code failure;
   const fs::file_status status = fs::status(path, failure);
   if (status.type() == fs::file_type::not_found)
-    refuse_images("there is no file or folder " + path, "Check data.path.");
+    refuse("data", "there is no file or folder " + path, "Check data.path.");
   fs::is_directory(status) ? read_folder(path, corpus) : read_file(path, corpus);
   set_hash(corpus);
   return corpus;

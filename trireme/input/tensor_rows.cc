@@ -6,16 +6,16 @@
 #include <set>
 
 #include "trireme/base/check.h"
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/tensor/convert.h"
 
 namespace trireme::inline v0::input {
 namespace {
 
 [[noreturn]] void refuse_rows(const std::string& what) {
-  throw ConfigError(what, {.operation = "data",
-                           .advice = "Give every field a name of its own and a tensor whose first "
-                                     "dim is the sample, as many in each."});
+  refuse("data", what,
+         "Give every field a name of its own and a tensor whose first dim is the sample, as many "
+         "in each.");
 }
 
 void check_rows(const Fields& fields, const std::string& whose) {

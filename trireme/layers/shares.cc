@@ -1,12 +1,12 @@
 #include "trireme/layers/shares.h"
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 
 namespace trireme::inline v0::parallel {
 namespace {
 
 [[noreturn]] void refuse_share(const std::string& what, const char* operation, const char* advice) {
-  throw ConfigError(what, {.operation = operation, .advice = advice});
+  refuse(operation, what, advice);
 }
 
 // "6 / 4 leaves 2"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/job/job.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/device.h"
@@ -108,10 +108,6 @@ class SyncNormFunction : public torch::autograd::Function<SyncNormFunction> {
   }
 };
 
-[[noreturn]] void refuse_norm(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "sync batch norm", .advice = advice});
-}
-
 }  // namespace
 
 SyncBatchNorm::SyncBatchNorm(Job& job, std::int64_t channels, SyncBatchNormOptions options)
@@ -120,7 +116,8 @@ SyncBatchNorm::SyncBatchNorm(Job& job, std::int64_t channels, SyncBatchNormOptio
 SyncBatchNorm::SyncBatchNorm(comm::Communicator& group, std::int64_t channels,
                              SyncBatchNormOptions options)
     : options_(options), group_(group.split(0, group.rank())) {
-  if (channels < 1) refuse_norm(std::to_string(channels) + " channels", "Give x.size(1).");
+  if (channels < 1)
+    refuse("sync batch norm", std::to_string(channels) + " channels", "Give x.size(1).");
   weight = register_parameter("weight", at::ones({channels}));
   bias = register_parameter("bias", at::zeros({channels}));
   running_mean = register_buffer("running_mean", at::zeros({channels}));
@@ -131,14 +128,15 @@ SyncBatchNorm::SyncBatchNorm(comm::Communicator& group, std::int64_t channels,
 
 at::Tensor SyncBatchNorm::forward(const at::Tensor& x) {
   if (x.dim() < 2 || x.size(1) != weight.numel() || x.numel() == 0)
-    refuse_norm("an input of shape " + c10::str(x.sizes()) + " for " +
-                    std::to_string(weight.numel()) + " channels",
-                "Give [B, C] or [B, C, ...] with a sample at least.");
+    refuse("sync batch norm",
+           "an input of shape " + c10::str(x.sizes()) + " for " + std::to_string(weight.numel()) +
+               " channels",
+           "Give [B, C] or [B, C, ...] with a sample at least.");
   if (at::isReducedFloatingType(x.scalar_type()))
     return forward(x.to(at::kFloat)).to(x.scalar_type());
   if (x.scalar_type() != at::kFloat && x.scalar_type() != at::kDouble)
-    refuse_norm(std::string("an input of type ") + c10::toString(x.scalar_type()),
-                "Give it floating-point numbers, such as x.to(at::kFloat).");
+    refuse("sync batch norm", std::string("an input of type ") + c10::toString(x.scalar_type()),
+           "Give it floating-point numbers, such as x.to(at::kFloat).");
   const auto in_type = [&](const at::Tensor& own) { return own.to(x.scalar_type()); };
   if (!is_training())
     return at::batch_norm(x, in_type(weight), in_type(bias), in_type(running_mean),

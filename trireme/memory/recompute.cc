@@ -7,7 +7,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <charconv>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -17,6 +16,7 @@
 
 #include "trireme/base/check.h"
 #include "trireme/base/error.h"
+#include "trireme/base/parse_number.h"
 #include "trireme/base/shape_text.h"
 #include "trireme/base/shortened.h"
 #include "trireme/models/figures.h"
@@ -222,11 +222,8 @@ std::optional<Recompute> kind_of(std::string_view word) {
 
 // Parses the whole text as a number above 0.
 std::optional<std::size_t> count_of(std::string_view digits) {
-  std::size_t count = 0;
-  const char* const end = digits.data() + digits.size();
-  const auto read = std::from_chars(digits.data(), end, count);
-  if (read.ec != std::errc() || read.ptr != end || count == 0) return std::nullopt;
-  return count;
+  const auto count = parse_number<std::size_t>(digits);
+  return count > std::size_t{0} ? count : std::nullopt;
 }
 
 std::string_view trimmed(std::string_view text) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/models/norm.h"
 #include "trireme/models/routing.h"
@@ -173,15 +173,14 @@ class WithLoss : public torch::autograd::Function<WithLoss> {
 }  // namespace
 
 void check_experts(const ExpertsSpec& spec) {
-  const auto refuse = [](const std::string& what, const std::string& advice) {
-    throw ConfigError(what, {.operation = "config", .advice = advice});
-  };
   if (spec.top_k < 1 || spec.top_k > spec.experts)
-    refuse("a token cannot go to " + std::to_string(spec.top_k) + " of " +
+    refuse("config",
+           "a token cannot go to " + std::to_string(spec.top_k) + " of " +
                std::to_string(spec.experts) + (spec.experts == 1 ? " expert" : " experts"),
            spec.experts == 1 ? "Set model.top_k to 1." : "Set model.top_k to 1 or 2.");
   if (!(spec.capacity_factor > 0))
-    refuse("experts take nothing with a capacity factor of " + number_text(spec.capacity_factor),
+    refuse("config",
+           "experts take nothing with a capacity factor of " + number_text(spec.capacity_factor),
            "Set model.capacity_factor to 1.25.");
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/models/layer_factory.h"
 #include "trireme/models/module_block.h"
 #include "trireme/tensor/convert.h"
@@ -136,14 +136,12 @@ struct Classifier : torch::nn::Module {
 };
 
 void check(const ResnetConfig& config) {
-  const auto refuse = [](const std::string& what, const std::string& advice) {
-    throw ConfigError(what, {.operation = "config", .advice = advice});
-  };
   if (config.width < 1 || config.classes < 1 || config.side < 1 ||
       *std::min_element(config.layers.begin(), config.layers.end()) < 1)
-    refuse("a ResNet needs widths, classes and layers of at least 1", "Set model.width.");
+    refuse("config", "a ResNet needs widths, classes and layers of at least 1", "Set model.width.");
   if (config.side % 8 != 0)
-    refuse("images of side " + std::to_string(config.side) + " cannot be halved three times",
+    refuse("config",
+           "images of side " + std::to_string(config.side) + " cannot be halved three times",
            "Use a multiple of 8.");
 }
 

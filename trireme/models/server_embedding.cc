@@ -3,30 +3,27 @@
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/models/module_block.h"
 
 namespace trireme::inline v0::models {
 namespace {
 
-[[noreturn]] void refuse_embedding(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "ServerEmbedding", .advice = advice});
-}
-
 ServedTable table_of(const ServerEmbeddingOptions& options) {
   if (options.name.empty() || options.name.find('/') != std::string::npos)
-    refuse_embedding("an embedding cannot be called \"" + options.name + "\"",
-                     "Give it a name without a slash: checkpoints call its rows by it.");
+    refuse("ServerEmbedding", "an embedding cannot be called \"" + options.name + "\"",
+           "Give it a name without a slash: checkpoints call its rows by it.");
   if (options.width < 1 || options.width > 65'536)
-    refuse_embedding(options.name + ": rows of " + counted(options.width, "element"),
-                     "Use a width of 1 to 65,536.");
+    refuse("ServerEmbedding", options.name + ": rows of " + counted(options.width, "element"),
+           "Use a width of 1 to 65,536.");
   if (!(options.bound >= 0 && options.bound <= 1e6))
-    refuse_embedding(options.name + ": rows that begin within " + number_text(options.bound),
-                     "Use 0 or a small number, such as 0.01.");
+    refuse("ServerEmbedding",
+           options.name + ": rows that begin within " + number_text(options.bound),
+           "Use 0 or a small number, such as 0.01.");
   if (options.max_rows < 0)
-    refuse_embedding(options.name + ": max_rows = " + std::to_string(options.max_rows),
-                     "Use 0 (no bound) or the number of rows to keep.");
+    refuse("ServerEmbedding", options.name + ": max_rows = " + std::to_string(options.max_rows),
+           "Use 0 (no bound) or the number of rows to keep.");
   return {options.name, options.width, options.bound, options.seed, options.max_rows};
 }
 
@@ -49,13 +46,14 @@ void ServerEmbedding::connect(std::shared_ptr<RowSource> source, std::uint32_t n
 
 at::Tensor ServerEmbedding::forward(const at::Tensor& given) {
   if (!source_)
-    refuse_embedding("embedding \"" + table_.name + "\" is not connected to its rows",
-                     "Make the Strategy or DataParallel of the model first.");
+    refuse("ServerEmbedding", "embedding \"" + table_.name + "\" is not connected to its rows",
+           "Make the Strategy or DataParallel of the model first.");
   if (given.scalar_type() != at::kLong || (bag_ != Bag::Keep && given.dim() < 1))
-    refuse_embedding("embedding \"" + table_.name + "\" needs int64 ids" +
-                         (bag_ == Bag::Keep ? "" : " of at least 1 dim") + ", but was given " +
-                         c10::toString(given.scalar_type()) + " of " + counted(given.dim(), "dim"),
-                     "Give it int64 ids; for a bag, [..., number of ids].");
+    refuse("ServerEmbedding",
+           "embedding \"" + table_.name + "\" needs int64 ids" +
+               (bag_ == Bag::Keep ? "" : " of at least 1 dim") + ", but was given " +
+               c10::toString(given.scalar_type()) + " of " + counted(given.dim(), "dim"),
+           "Give it int64 ids; for a bag, [..., number of ids].");
   const at::Tensor ids = given.cpu();
   const PulledRows pulled = source_->pull(number_, ids);
   at::Tensor rows = pulled.rows;

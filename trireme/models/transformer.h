@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/models/figures.h"
 #include "trireme/models/layer_factory.h"
@@ -43,18 +43,17 @@ class TransformerBlock : public Block {
 /// divide width. `name` is the model's, as "a GPT".
 template <class Config>
 void check_transformer(const Config& config, const std::string& name) {
-  const auto refuse = [](const std::string& what, const std::string& advice) {
-    throw ConfigError(what, {.operation = "config", .advice = advice});
-  };
   if (config.layers < 1 || config.heads < 1 || config.width < 1 || config.block < 1 ||
       config.vocab < 1)
-    refuse(name + " needs layers, heads, width, block and vocabulary of at least 1",
+    refuse("config", name + " needs layers, heads, width, block and vocabulary of at least 1",
            "Set model.layers, model.heads, model.width and model.block.");
   if (!(config.dropout >= 0 && config.dropout < 1))
-    refuse("model.dropout = " + number_text(config.dropout) + " is not a probability below 1",
+    refuse("config",
+           "model.dropout = " + number_text(config.dropout) + " is not a probability below 1",
            "Use 0 to 0.5.");
   if (config.width % config.heads != 0)
-    refuse("model.heads does not divide model.width: " + std::to_string(config.width) + " / " +
+    refuse("config",
+           "model.heads does not divide model.width: " + std::to_string(config.width) + " / " +
                std::to_string(config.heads) + " leaves " +
                std::to_string(config.width % config.heads),
            "Every head takes width / heads channels.");

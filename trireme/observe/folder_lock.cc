@@ -16,6 +16,7 @@
 
 #include "trireme/base/descriptor.h"
 #include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/signals_blocked.h"
 #include "trireme/observe/log.h"
 
@@ -109,11 +110,11 @@ struct FolderLock::Impl {
         {.operation = "lock", .advice = "Check its permissions and the disk."});
   }
 
-  [[noreturn]] void refuse(const std::optional<LockHolder>& holder, const std::string& why) const {
-    throw ConfigError(
-        directory + " is in use by " + (holder ? holder->describe() : "another job") + why,
-        {.operation = "lock",
-         .advice = "Wait until that job has ended, or stop it; or give another folder."});
+  [[noreturn]] void refuse_use(const std::optional<LockHolder>& holder,
+                               const std::string& why) const {
+    refuse("lock",
+           directory + " is in use by " + (holder ? holder->describe() : "another job") + why,
+           "Wait until that job has ended, or stop it; or give another folder.");
   }
 
   std::string unique_name() const {
@@ -197,16 +198,16 @@ struct FolderLock::Impl {
     const auto holder = LockHolder::from_text(content_of(found));
     const Running running = holder ? is_running(*holder, self, shared) : Running::Unknown;
     const bool is_lock = name == path;
-    if (running == Running::Yes && is_lock) refuse(holder, "");
+    if (running == Running::Yes && is_lock) refuse_use(holder, "");
     const Grant grant = running == Running::Yes ? Grant::Refused : lock_open_file(found);
     if (grant == Grant::Refused) {
       // The holder's ranks are ending, or another process is taking the folder over now.
       if (steady_now() > until)
-        refuse(holder, running == Running::No
-                           ? " (it has ended, but a process that it started still runs, or another "
-                             "job takes the folder over)"
-                           : "");
-      if (running == Running::Unknown && holder && is_lock) refuse(holder, "");
+        refuse_use(holder, running == Running::No
+                               ? " (it has ended, but a process that it started still runs, or "
+                                 "another job takes the folder over)"
+                               : "");
+      if (running == Running::Unknown && holder && is_lock) refuse_use(holder, "");
       std::this_thread::sleep_for(kLook);
       return false;
     }
@@ -216,7 +217,7 @@ struct FolderLock::Impl {
     }
     const bool is_told = grant == Grant::Given && is_one_kernel(holder, self, shared);
     if (running != Running::Unknown || is_told || is_abandoned(found, name)) return true;
-    if (is_named(found, name) && is_lock) refuse(holder, "");
+    if (is_named(found, name) && is_lock) refuse_use(holder, "");
     return false;
   }
 

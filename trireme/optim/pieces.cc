@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "trireme/base/check.h"
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/optim/gradient_square.h"
 #include "trireme/tensor/devices/device.h"
@@ -21,8 +21,7 @@ namespace trireme::inline v0 {
 namespace {
 
 [[noreturn]] void refuse_call(const std::string& what) {
-  throw ConfigError(what,
-                    {.operation = "GradScaler", .advice = "Call update() after every step()."});
+  refuse("GradScaler", what, "Call update() after every step().");
 }
 
 }  // namespace
@@ -31,8 +30,8 @@ ScheduledRate::ScheduledRate(torch::optim::Optimizer& optimizer, const optim::Sc
     : optimizer_(optimizer), schedule_(schedule) {
   optim::check(schedule);
   if (schedule.peak == 0)
-    throw ConfigError("the schedule's peak is 0, by which every group's own rate is divided",
-                      {.operation = "ScheduledRate", .advice = "Give the optimizer's rate."});
+    refuse("ScheduledRate", "the schedule's peak is 0, by which every group's own rate is divided",
+           "Give the optimizer's rate.");
   for (auto& group : optimizer_.param_groups()) own_.push_back(group.options().get_lr());
   set(0);
 }
@@ -66,10 +65,9 @@ GradScaler::GradScaler(GradScalerOptions options)
   if (options.initial_scale > 0 && options.growth > 1 && options.backoff > 0 &&
       options.backoff < 1 && options.growth_interval > 0)
     return;
-  throw ConfigError("the loss scale cannot move with these numbers",
-                    {.operation = "GradScaler",
-                     .advice = "growth must be above 1, backoff between 0 and 1, initial_scale and "
-                               "growth_interval above 0."});
+  refuse("GradScaler", "the loss scale cannot move with these numbers",
+         "growth must be above 1, backoff between 0 and 1, initial_scale and growth_interval above "
+         "0.");
 }
 
 at::Tensor GradScaler::scale(const at::Tensor& loss) const { return loss * scale_; }
@@ -97,10 +95,9 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
   Unscaled& now = unscaled_.at(&optimizer);
   if (std::exchange(now.stepped, true)) refuse_call("step() was called twice for one optimizer");
   if (!now.any)
-    throw ConfigError("step() of an optimizer without gradients",
-                      {.operation = "GradScaler",
-                       .advice = "Call scale(loss).backward() before; under DataParallel, which "
-                                 "takes the gradients, parallel.step() alone."});
+    refuse("GradScaler", "step() of an optimizer without gradients",
+           "Call scale(loss).backward() before; under DataParallel, which takes the gradients, "
+           "parallel.step() alone.");
   if (now.overflow) {
     ++skipped_;
     return false;
@@ -126,8 +123,8 @@ void GradScaler::update() {
 
 Ema::Ema(const torch::nn::Module& module, double decay) : decay_(decay) {
   if (!(decay >= 0 && decay < 1)) {
-    throw ConfigError("the decay of an average of weights is " + number_text(decay),
-                      {.operation = "Ema", .advice = "It must be at least 0 and below 1."});
+    refuse("Ema", "the decay of an average of weights is " + number_text(decay),
+           "It must be at least 0 and below 1.");
   }
   std::set<const c10::TensorImpl*> seen;  // a tied tensor has several names
   const auto add = [&](const at::Tensor& own, bool averaged) {

@@ -5,17 +5,13 @@
 #include <cmath>
 #include <numbers>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 
 namespace trireme::inline v0::optim {
 namespace {
 
 constexpr std::array<std::string_view, 7> kNames = {"constant",   "linear",    "cosine", "wsd",
                                                     "polynomial", "one_cycle", "step"};
-
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "config", .advice = advice});
-}
 
 // From `from` to `to` along half a cosine.
 double along_cosine(double from, double to, double done) {
@@ -51,7 +47,7 @@ Decay decay_of(std::string_view name) {
   if (found == kNames.end()) {
     std::string all;
     for (const std::string_view one : kNames) all += (all.empty() ? "" : ", ") + std::string(one);
-    refuse("there is no learning-rate schedule \"" + std::string(name) + "\"",
+    refuse("config", "there is no learning-rate schedule \"" + std::string(name) + "\"",
            "There are " + all + ".");
   }
   return static_cast<Decay>(found - kNames.begin());
@@ -61,34 +57,38 @@ void check(const Schedule& schedule) {
   for (const double number : {schedule.peak, schedule.final_rate, schedule.power, schedule.rise,
                               schedule.factor, schedule.start_divisor})
     if (!std::isfinite(number) || number < 0)
-      refuse("a number of the learning-rate schedule is negative or not finite",
+      refuse("config", "a number of the learning-rate schedule is negative or not finite",
              "Give rates, power, rise, factor and start_divisor finite numbers from 0 on.");
   for (const std::int64_t steps :
        {schedule.warmup, schedule.steps, schedule.decay_steps, schedule.every})
     if (steps < 0)
-      refuse("the learning-rate schedule has a number of steps of " + std::to_string(steps),
+      refuse("config",
+             "the learning-rate schedule has a number of steps of " + std::to_string(steps),
              "Give warmup, steps, decay_steps and every numbers from 0 on.");
   if (schedule.rise > 1)
-    refuse("the learning rate is to rise for more than all of the steps (train.rise)",
+    refuse("config", "the learning rate is to rise for more than all of the steps (train.rise)",
            "Give it a share of the steps, such as 0.3.");
   const std::string warmup = std::to_string(schedule.warmup);
   const std::string steps = std::to_string(schedule.steps);
   if (schedule.decay == Decay::OneCycle) {
     if (schedule.warmup != 0)
-      refuse("the schedule one_cycle has its own warm-up, and train.warmup = " + warmup,
+      refuse("config", "the schedule one_cycle has its own warm-up, and train.warmup = " + warmup,
              "Set train.warmup = 0; train.rise says how long the rate rises.");
     if (schedule.start_divisor == 0)
-      refuse("the schedule one_cycle starts at the peak divided by start_divisor, which is 0",
+      refuse("config",
+             "the schedule one_cycle starts at the peak divided by start_divisor, which is 0",
              "Set it to 25, as torch's OneCycleLR.");
     if (schedule.steps < 2 || schedule.rise * static_cast<double>(schedule.steps) <= 1)
-      refuse("the schedule one_cycle has no step to rise in: train.rise x train.steps is at most 1",
+      refuse("config",
+             "the schedule one_cycle has no step to rise in: train.rise x train.steps is at most 1",
              "Train for more steps, or raise train.rise.");
   }
   if (schedule.decay == Decay::Step && schedule.every < 1)
-    refuse("the schedule step needs to know how often it steps: train.step_every is 0",
+    refuse("config", "the schedule step needs to know how often it steps: train.step_every is 0",
            "Set train.step_every, in steps.");
   if (schedule.decay == Decay::Stable && schedule.decay_steps > schedule.steps - schedule.warmup)
-    refuse("train.warmup = " + warmup + " and train.decay_steps = " +
+    refuse("config",
+           "train.warmup = " + warmup + " and train.decay_steps = " +
                std::to_string(schedule.decay_steps) + " are more than train.steps = " + steps,
            "Lower one of them.");
 }

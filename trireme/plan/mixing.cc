@@ -5,8 +5,8 @@
 #include <map>
 #include <numeric>
 
-#include "trireme/base/error.h"
 #include "trireme/base/mixed.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 
 namespace trireme::inline v0::plan {
@@ -182,10 +182,6 @@ double largest_left(const Mixing& mixing) {
   return value < 1e-12 ? 0 : value;
 }
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "gossip", .advice = advice});
-}
-
 }  // namespace
 
 std::vector<int> MixingRound::receivers(int rank) const {
@@ -205,10 +201,11 @@ const std::vector<std::string>& mixing_graphs() {
 
 Mixing make_mixing(const std::string& graph, int size, std::uint64_t seed) {
   if (size < 1 || size > kMostRanks)
-    refuse(counted(size, "rank") + " cannot gossip", "Start 1 to " + grouped(kMostRanks) + ".");
+    refuse("gossip", counted(size, "rank") + " cannot gossip",
+           "Start 1 to " + grouped(kMostRanks) + ".");
   const auto& names = mixing_graphs();
   if (std::ranges::find(names, graph) == names.end())
-    refuse("parallel.graph = \"" + graph + "\" names no graph",
+    refuse("gossip", "parallel.graph = \"" + graph + "\" names no graph",
            "Use ring, exponential, one_peer or random.");
   Mixing mixing{graph, size, {}};
   if (size == 1) {
@@ -242,10 +239,10 @@ void check(const Mixing& mixing) {
   const std::string name =
       "the graph \"" + mixing.graph + "\" of " + std::to_string(mixing.size) + " ranks";
   if (!doubly_stochastic(mixing))
-    refuse("the weights of " + name + " do not add up to 1 in every row and column",
+    refuse("gossip", "the weights of " + name + " do not add up to 1 in every row and column",
            "Then the ranks' mean would drift: this is a bug of the graph.");
   if (!is_connected(mixing))
-    refuse(name + " is not connected: some ranks never receive anything from others",
+    refuse("gossip", name + " is not connected: some ranks never receive anything from others",
            "Use another graph.");
 }
 

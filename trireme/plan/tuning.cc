@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "trireme/base/config/toml_nesting.h"
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/transports.h"
 #include "trireme/base/words.h"
 
@@ -26,23 +26,22 @@ auto key_of(const Measurement& m) {
 
 std::string number(double value) { return formatted("%.4e", value); }
 
-[[noreturn]] void refuse(const std::string& path, const toml::source_region& where,
-                         const std::string& what) {
-  throw ConfigError(path + ":" + std::to_string(where.begin.line) + ": " + what,
-                    {.operation = "tuning",
-                     .advice = "Write it anew with `trireme bench comm --tune`, or delete it."});
+[[noreturn]] void refuse_at(const std::string& path, const toml::source_region& where,
+                            const std::string& what) {
+  refuse("tuning", path + ":" + std::to_string(where.begin.line) + ": " + what,
+         "Write it anew with `trireme bench comm --tune`, or delete it.");
 }
 
 double positive_of(const toml::table& table, const char* key, const std::string& path) {
   const auto value = table[key].value<double>();
   if (!value || !std::isfinite(*value) || *value < 0)
-    refuse(path, table.source(), std::string(key) + " must be a number, zero or more");
+    refuse_at(path, table.source(), std::string(key) + " must be a number, zero or more");
   return *value;
 }
 
 std::string text_of(const toml::table& table, const char* key, const std::string& path) {
   const auto value = table[key].value<std::string>();
-  if (!value || value->empty()) refuse(path, table.source(), std::string(key) + " is missing");
+  if (!value || value->empty()) refuse_at(path, table.source(), std::string(key) + " is missing");
   return *value;
 }
 
@@ -51,20 +50,20 @@ Number count_of(const toml::table& table, const char* key, const std::string& pa
   const auto value = table[key].value<std::int64_t>();
   constexpr std::int64_t kMost = std::numeric_limits<Number>::max();
   if (!value || *value < 1 || *value > kMost)
-    refuse(path, table.source(),
-           std::string(key) + " must be an integer from 1 to " + std::to_string(kMost));
+    refuse_at(path, table.source(),
+              std::string(key) + " must be an integer from 1 to " + std::to_string(kMost));
   return static_cast<Number>(*value);
 }
 
 Tuning read(const toml::table& table, const std::string& path) {
   if (const auto version = count_of(table, "version", path); version != kVersion)
-    refuse(path, table.source(), "version " + std::to_string(version) + " is not known here");
+    refuse_at(path, table.source(), "version " + std::to_string(version) + " is not known here");
   Tuning tuning;
   tuning.machine = table["machine"].value_or(std::string());
   if (const toml::table* links = table["link"].as_table()) {
     for (const auto& [name, node] : *links) {
       const toml::table* link = node.as_table();
-      if (!link) refuse(path, node.source(), "a link is a table of alpha, beta, gamma");
+      if (!link) refuse_at(path, node.source(), "a link is a table of alpha, beta, gamma");
       tuning.links[std::string(name.str())] = {positive_of(*link, "alpha", path),
                                                positive_of(*link, "beta", path),
                                                positive_of(*link, "gamma", path)};
@@ -73,7 +72,7 @@ Tuning read(const toml::table& table, const std::string& path) {
   if (const toml::array* measured = table["measured"].as_array()) {
     for (const toml::node& node : *measured) {
       const toml::table* one = node.as_table();
-      if (!one) refuse(path, node.source(), "a measurement is a table");
+      if (!one) refuse_at(path, node.source(), "a measurement is a table");
       tuning.add({text_of(*one, "collective", path), text_of(*one, "algorithm", path),
                   text_of(*one, "transport", path), count_of<int>(*one, "ranks", path),
                   static_cast<std::size_t>(count_of(*one, "bytes", path)),
@@ -124,12 +123,12 @@ std::optional<double> Tuning::seconds(std::string_view collective, std::string_v
 Tuning Tuning::from_toml(std::string_view text, const std::string& path) {
   if (const int line = too_deep_line(text); line > 0) {
     const toml::source_position at{static_cast<toml::source_index>(line), 1};
-    refuse(path, {at, at, nullptr}, "it is nested too deeply");
+    refuse_at(path, {at, at, nullptr}, "it is nested too deeply");
   }
   try {
     return read(toml::parse(text, path), path);
   } catch (const toml::parse_error& error) {
-    refuse(path, error.source(), std::string(error.description()));
+    refuse_at(path, error.source(), std::string(error.description()));
   }
 }
 

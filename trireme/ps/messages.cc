@@ -33,7 +33,7 @@ namespace {
 // Heads of relays begin with a letter, which no JSON object does.
 constexpr char kRelay = 'R';
 
-[[noreturn]] void refuse() {
+[[noreturn]] void refuse_message() {
   throw RefusedError(ExitCode::Refused, "a parameter server got a message that it does not know",
                      {.operation = "parameter server",
                       .advice = "Run the same version of Trireme in all processes."});
@@ -47,7 +47,7 @@ Message parse(std::span<const std::byte> head, bool (*known)(const Message&)) {
     if (known(message)) return message;
   } catch (const nlohmann::json::exception&) {
   }
-  refuse();
+  refuse_message();
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ bool is_relay(std::span<const std::byte> head) noexcept {
   return !head.empty() && static_cast<char>(head.front()) == kRelay;
 }
 Relay relay_from(std::span<const std::byte> head) {
-  if (!is_relay(head)) refuse();
+  if (!is_relay(head)) refuse_message();
   return parse<Relay>(head.subspan(1), [](const Relay& one) {
     return one.kind <= Relay::Kind::Lost && one.request.ask <= kLastAsk;
   });

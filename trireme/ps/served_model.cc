@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/base/check.h"
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/shape_text.h"
 #include "trireme/base/words.h"
 #include "trireme/sync/levels/ownership.h"
@@ -24,9 +24,8 @@ std::string describe(const ServedParameter& parameter) {
 }
 
 [[noreturn]] void refuse_text() {
-  throw ConfigError("the description of a served model cannot be read",
-                    {.operation = "parameter server",
-                     .advice = "Run the same version of Trireme in all processes."});
+  refuse("parameter server", "the description of a served model cannot be read",
+         "Run the same version of Trireme in all processes.");
 }
 
 ServedParameter parameter_of(const nlohmann::json& one) {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/optim/optimizer.h"
 #include "trireme/ps/worker/optimizer_text.h"
@@ -12,19 +12,13 @@ namespace trireme::inline v0 {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ServerOptions, backup, compensation, prediction, replicas)
 
 namespace ps {
-namespace {
-
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "parameter server", .advice = advice});
-}
-
-}  // namespace
 
 void check_replicas(int replicas, int servers) {
   const std::string text = "server.replicas = " + std::to_string(replicas);
-  if (replicas < 1) refuse(text, "Use 1 (no copies), or up to one for each server.");
+  if (replicas < 1)
+    refuse("parameter server", text, "Use 1 (no copies), or up to one for each server.");
   if (replicas > servers)
-    refuse(text + ", but the job has " + counted(servers, "server"),
+    refuse("parameter server", text + ", but the job has " + counted(servers, "server"),
            "A server has at most one copy of a shard: use more servers, or fewer replicas.");
 }
 
@@ -32,27 +26,28 @@ void check_server_options(const ServerOptions& options, int workers, int servers
   const std::string staleness = "server.staleness = " + std::to_string(options.bound());
   const std::string backup = "server.backup = " + std::to_string(options.backup);
   if (options.bound() < -1)
-    refuse(staleness, "Use 0 (synchronous), a bound of 1 or more, or -1 (no bound).");
+    refuse("parameter server", staleness,
+           "Use 0 (synchronous), a bound of 1 or more, or -1 (no bound).");
   if (options.backup < 0 || options.backup >= workers)
-    refuse(backup + ", but the job has " + counted(workers, "worker"),
+    refuse("parameter server", backup + ", but the job has " + counted(workers, "worker"),
            "Leave at least one worker whose gradient counts.");
   if (options.backup > 0 && options.bound() != 0)
-    refuse(backup + " cannot be combined with " + staleness,
+    refuse("parameter server", backup + " cannot be combined with " + staleness,
            "Backup workers are for synchronous training: use server.staleness = 0.");
   if (!(options.compensation >= 0 && options.compensation <= 1e6))
-    refuse("server.compensation = " + number_text(options.compensation),
+    refuse("parameter server", "server.compensation = " + number_text(options.compensation),
            "Use 0 (off), or a number such as 0.04.");
   check_replicas(options.replicas, servers);
   if (options.compensation > 0 && options.bound() == 0)
-    refuse(
-        "server.compensation cannot be combined with server.staleness = 0, where no gradient is "
-        "late",
-        "Leave it out.");
+    refuse("parameter server",
+           "server.compensation cannot be combined with server.staleness = 0, where no gradient is "
+           "late",
+           "Leave it out.");
   if (options.compensation > 0 && options.prediction)
-    refuse(
-        "server.compensation cannot be combined with server.prediction: both repair a late "
-        "gradient",
-        "Set server.prediction = false, or leave the compensation out.");
+    refuse("parameter server",
+           "server.compensation cannot be combined with server.prediction: both repair a late "
+           "gradient",
+           "Set server.prediction = false, or leave the compensation out.");
 }
 
 bool predicts(const ServerOptions& server, const OptimizerOptions& optimizer) {
@@ -78,7 +73,7 @@ Settings Settings::from_text(std::string_view text) {
     settings.check();
     return settings;
   } catch (const nlohmann::json::exception&) {
-    refuse("the settings that a worker sent cannot be read",
+    refuse("parameter server", "the settings that a worker sent cannot be read",
            "Run the same version of Trireme in all processes.");
   }
 }

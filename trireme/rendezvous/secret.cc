@@ -19,7 +19,7 @@
 namespace trireme::inline v0::rendezvous {
 namespace {
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_secret(const std::string& what, const std::string& advice) {
   throw RefusedError(ExitCode::Unauthenticated, what, {.operation = "join", .advice = advice});
 }
 
@@ -71,8 +71,8 @@ std::string read_secret_descriptor(int descriptor) {
 std::string peek_secret_descriptor(int descriptor) {
   const std::string secret = read_all(descriptor);
   if (secret.size() < 16) {
-    refuse("the job's secret was not found in descriptor " + std::to_string(descriptor),
-           "Start ranks by `trireme launch`; one process makes one Job.");
+    refuse_secret("the job's secret was not found in descriptor " + std::to_string(descriptor),
+                  "Start ranks by `trireme launch`; one process makes one Job.");
   }
   return secret;
 }
@@ -81,25 +81,25 @@ std::string read_secret_file(const std::string& path) {
   // O_NONBLOCK: open() must not wait for the other end of a named pipe.
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (descriptor < 0) {
-    refuse("could not open the secret file " + path + ": " + std::strerror(errno),
-           "Set TRIREME_JOB_SECRET_FILE to a readable file.");
+    refuse_secret("could not open the secret file " + path + ": " + std::strerror(errno),
+                  "Set TRIREME_JOB_SECRET_FILE to a readable file.");
   }
   struct stat status {};
   fstat(descriptor, &status);
   std::string secret = read_all(descriptor);
   close(descriptor);
   if (!S_ISREG(status.st_mode)) {
-    refuse("the secret file " + path + " is no regular file",
-           "Set TRIREME_JOB_SECRET_FILE to a file that only you may read.");
+    refuse_secret("the secret file " + path + " is no regular file",
+                  "Set TRIREME_JOB_SECRET_FILE to a file that only you may read.");
   }
   if (status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
-    refuse("the secret file " + path + " may be read or written by others",
-           "Run `chmod 600` on it as its owner.");
+    refuse_secret("the secret file " + path + " may be read or written by others",
+                  "Run `chmod 600` on it as its owner.");
   }
   while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
   if (secret.size() < 16) {
-    refuse("the secret file " + path + " holds fewer than 16 bytes",
-           "Make one by `openssl rand -hex 32`.");
+    refuse_secret("the secret file " + path + " holds fewer than 16 bytes",
+                  "Make one by `openssl rand -hex 32`.");
   }
   return secret;
 }

@@ -4,6 +4,7 @@
 
 #include "trireme/base/config/config.h"
 #include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/storage/s3/open.h"
 #include "trireme/storage/storage.h"
 
@@ -13,8 +14,7 @@ namespace {
 constexpr std::string_view kFile = "file://", kS3 = "s3://";
 
 [[noreturn]] void refuse_location(const std::string& what) {
-  throw ConfigError(what, {.operation = "checkpoint.path",
-                           .advice = "Give a folder, file:///FOLDER or s3://BUCKET/PREFIX."});
+  refuse("checkpoint.path", what, "Give a folder, file:///FOLDER or s3://BUCKET/PREFIX.");
 }
 
 // file:///a%20b or file://localhost/a.

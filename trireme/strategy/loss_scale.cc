@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <string>
 
-#include "trireme/base/error.h"
+#include "trireme/base/parse_number.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 
 namespace trireme::inline v0::parallel {
@@ -20,10 +20,11 @@ bool is_scale(double value) {
 }
 
 [[noreturn]] void refuse_scale(const std::string& key, std::string_view value) {
-  throw ConfigError(
+  refuse(
+      "config",
       key + " = " + std::string(value) +
           " is not a power of two from 1 to 4294967296. Dividing gradients by it would round them",
-      {.operation = "config", .advice = "Use 65536, or another power of two."});
+      "Use 65536, or another power of two.");
 }
 
 }  // namespace
@@ -31,8 +32,8 @@ bool is_scale(double value) {
 LossScale::LossScale(const LossScaleOptions& options) : options_(options) {
   if (!is_scale(options.initial)) refuse_scale("the loss scale", number_text(options.initial));
   if (options.window < 1)
-    throw ConfigError("train.loss_scale_window = " + std::to_string(options.window) + " is below 1",
-                      {.operation = "config", .advice = "Use 1 step or more; 2000 is usual."});
+    refuse("config", "train.loss_scale_window = " + std::to_string(options.window) + " is below 1",
+           "Use 1 step or more; 2000 is usual.");
   state.scale = options.initial;
 }
 
@@ -62,14 +63,12 @@ LossScaleOptions parse_loss_scale(std::string_view text, double initial, std::in
     if (!is_scale(initial)) refuse_scale("train.initial_loss_scale", number_text(initial));
     return {.initial = initial, .window = window};
   }
-  double scale = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), scale);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw ConfigError(
-        "train.loss_scale is '" + std::string(text) + "'",
-        {.operation = "config", .advice = "Use dynamic, or a power of two such as 1024."});
-  if (!is_scale(scale)) refuse_scale("train.loss_scale", text);
-  return {.dynamic = false, .initial = scale, .window = window};
+  const auto scale = parse_number<double>(text);
+  if (!scale)
+    refuse("config", "train.loss_scale is '" + std::string(text) + "'",
+           "Use dynamic, or a power of two such as 1024.");
+  if (!is_scale(*scale)) refuse_scale("train.loss_scale", text);
+  return {.dynamic = false, .initial = *scale, .window = window};
 }
 
 }  // namespace trireme::inline v0::parallel

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/transports.h"
 #include "trireme/base/weights_hash.h"
 #include "trireme/base/words.h"
@@ -47,10 +48,6 @@ void check_memory(const ModuleTensors& contents) {
     memory.add(name, tensor, trained.contains(tensor.unsafeGetTensorImpl()));
 }
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "DataParallel", .advice = advice});
-}
-
 bool shards_state_alone(const std::string& level) {
   return shards_state(level) && !shards_weights(level);
 }
@@ -67,10 +64,11 @@ void check_optimizer(const ModuleTensors& contents, const torch::optim::Optimize
       if (!parameter.requires_grad()) continue;
       const auto name = names.find(parameter.unsafeGetTensorImpl());
       if (name == names.end())
-        refuse("the optimizer updates a parameter that the module does not have",
+        refuse("DataParallel", "the optimizer updates a parameter that the module does not have",
                "Give the optimizer module.parameters().");
       if (!updated.insert(name->first).second)
-        refuse("the optimizer has parameter " + name->second +
+        refuse("DataParallel",
+               "the optimizer has parameter " + name->second +
                    " twice, and would update it twice in each step",
                "Give it each tensor once: module.parameters() has one that is registered under two "
                "names twice.");
@@ -78,12 +76,13 @@ void check_optimizer(const ModuleTensors& contents, const torch::optim::Optimize
   }
   for (const auto& [name, tensor] : contents.trainable)
     if (served && !updated.contains(tensor.unsafeGetTensorImpl()))
-      refuse("the optimizer does not have parameter " + name +
+      refuse("DataParallel",
+             "the optimizer does not have parameter " + name +
                  ", which the servers of sync = \"server\" would train",
-             "Give it module.parameters(), or call requires_grad_(false) on the parameters that "
-             "it is not to train.");
+             "Give it module.parameters(), or call requires_grad_(false) on the parameters that it "
+             "is not to train.");
   if (updated.empty())
-    refuse("the optimizer has no parameter of the module that requires grad",
+    refuse("DataParallel", "the optimizer has no parameter of the module that requires grad",
            "Give the optimizer module.parameters().");
 }
 
@@ -135,49 +134,57 @@ ServerOptions server_options_of(const DataParallelOptions& options) {
 void check_module(const ModuleTensors& contents, const DataParallelOptions& options,
                   const torch::optim::Optimizer& optimizer) {
   if (shards_weights(options.sync))
-    refuse("sync = \"" + options.sync +
+    refuse("DataParallel",
+           "sync = \"" + options.sync +
                "\" cannot be used with a module. A module is one block: all its weights are needed "
                "until its backward pass ends, so no rank could free any",
            "Use " + one_of(level_names(&shards_state_alone)) +
                " here, or give the model as a list of blocks (trireme::Blocks, Strategy), where " +
                options.sync + " keeps two blocks whole at a time.");
   if (is_local(options.sync))
-    refuse("sync = \"" + options.sync +
+    refuse("DataParallel",
+           "sync = \"" + options.sync +
                "\" cannot be used with a module: Trireme cannot average the state of the program's "
                "own optimizer",
            "Give the model as a list of blocks (trireme::Blocks, Strategy).");
   if (!is_served(options.sync) && server_options_of(options) != ServerOptions{})
-    refuse("sync = \"" + options.sync +
+    refuse("DataParallel",
+           "sync = \"" + options.sync +
                "\" cannot be combined with staleness, backup, compensation, prediction or replicas",
            "Leave these out: they are for sync = \"server\".");
   if (const std::string wrong = wrong_number(options); !wrong.empty())
-    refuse(wrong, "Use a clip of 0 (off) or more, and buckets of 1 byte or more.");
+    refuse("DataParallel", wrong, "Use a clip of 0 (off) or more, and buckets of 1 byte or more.");
   if ((shards_state(options.sync) || is_served(options.sync)) && options.compression != "none")
-    refuse("compression = \"" + options.compression + "\" cannot be combined with sync = \"" +
+    refuse("DataParallel",
+           "compression = \"" + options.compression + "\" cannot be combined with sync = \"" +
                options.sync + "\": parts of gradients are not compressed",
            "Use sync = \"plain\", or no compression.");
   require_supported(optimizer);
   if (contents.trainable.empty())
-    refuse("the module has no parameter that requires grad", "Give it one to train.");
+    refuse("DataParallel", "the module has no parameter that requires grad",
+           "Give it one to train.");
   for (const auto& [name, tensor] : contents.trainable)
     if (!c10::isFloatingType(tensor.scalar_type()))
-      refuse("parameter " + name + " is " + c10::toString(tensor.scalar_type()) +
+      refuse("DataParallel",
+             "parameter " + name + " is " + c10::toString(tensor.scalar_type()) +
                  ", but gradients are summed as real numbers",
              "Train at::view_as_real(parameter), and call at::view_as_complex() in forward().");
   check_optimizer(contents, optimizer, is_served(options.sync));
   for (const auto& [name, tensor] : contents.trainable)
     if (has_gradient_hook(tensor))
-      refuse("another DataParallel, which still lives, trains parameter " + name,
+      refuse("DataParallel", "another DataParallel, which still lives, trains parameter " + name,
              "Destroy it first: reset() the pointer that holds it, then make the new one.");
   for (const auto& [name, tensor] : contents.trainable)
     if (is_served(options.sync) && tensor.scalar_type() != at::kFloat &&
         tensor.scalar_type() != at::kDouble)
-      refuse("parameter " + name + " is " + c10::toString(tensor.scalar_type()) +
+      refuse("DataParallel",
+             "parameter " + name + " is " + c10::toString(tensor.scalar_type()) +
                  ", but with sync = \"server\" servers keep weights in fp32 or fp64",
              "Keep the module's parameters in fp32, and use Autocast for 16-bit passes.");
   for (const auto& [name, tensor] : contents.trainable)
     if (tensor.device() != contents.trainable.front().second.device())
-      refuse("parameter " + name + " is on " + tensor.device().str() + ", others are on " +
+      refuse("DataParallel",
+             "parameter " + name + " is on " + tensor.device().str() + ", others are on " +
                  contents.trainable.front().second.device().str(),
              "Move the whole module to one device before DataParallel is made.");
   check_memory(contents);

@@ -1,11 +1,11 @@
 #include "trireme/strategy/shares.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/parse_number.h"
 #include "trireme/base/shortened.h"
 #include "trireme/base/words.h"
 
@@ -76,11 +76,9 @@ Shares parse_shares(const std::string& text) {
   Shares shares;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find(':', at), text.size());
-    std::uint32_t weight = 0;
-    const auto [rest, error] = std::from_chars(text.data() + at, text.data() + end, weight);
-    if (error != std::errc() || rest != text.data() + end || weight < 1 || weight > kMostWeight)
-      refuse_text(text);
-    shares.weights.push_back(weight);
+    const auto weight = parse_number<std::uint32_t>(std::string_view(text).substr(at, end - at));
+    if (!weight || *weight < 1 || *weight > kMostWeight) refuse_text(text);
+    shares.weights.push_back(*weight);
     at = end + 1;
   }
   return shares;

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <typeinfo>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 
 namespace trireme::inline v0::parallel {
@@ -179,32 +179,30 @@ void set_learning_rates(torch::optim::Optimizer& optimizer, const std::vector<do
 
 void require_supported(const Optimizer& optimizer) {
   if (!is<torch::optim::LBFGS>(optimizer)) return;
-  throw ConfigError(
-      "LBFGS evaluates the loss several times per step, on this rank's data alone",
-      {.operation = "DataParallel", .advice = "Use SGD, Adam, AdamW, RMSprop or Adagrad."});
+  refuse("DataParallel",
+         "LBFGS evaluates the loss several times per step, on this rank's data alone",
+         "Use SGD, Adam, AdamW, RMSprop or Adagrad.");
 }
 
 void require_element_wise(const Optimizer& optimizer) {
   require_supported(optimizer);
   if (name_of(optimizer) != kOther) return;
-  throw ConfigError(
-      "under ZeRO an optimizer sees parts of parameters, and of this one it is not "
-      "known whether it updates element by element",
-      {.operation = "DataParallel",
-       .advice = "Use SGD, Adam, AdamW, RMSprop or Adagrad, or sync = \"plain\"."});
+  refuse("DataParallel",
+         "under ZeRO an optimizer sees parts of parameters, and of this one it is not known "
+         "whether it updates element by element",
+         "Use SGD, Adam, AdamW, RMSprop or Adagrad, or sync = \"plain\".");
 }
 
 OptimizerOptions own_optimizer(Optimizer& optimizer) {
-  const auto refuse = [&](const std::string& what) {
-    throw ConfigError(
-        what + " cannot be combined with sync = \"server\", where servers run the optimizer",
-        {.operation = "DataParallel",
-         .advice = "Use SGD, AdamW, Adam without weight decay or Adagrad, with one "
-                   "parameter group, or sync = \"plain\"."});
+  const auto refuse_served = [&](const std::string& what) {
+    refuse("DataParallel",
+           what + " cannot be combined with sync = \"server\", where servers run the optimizer",
+           "Use SGD, AdamW, Adam without weight decay or Adagrad, with one parameter group, or "
+           "sync = \"plain\".");
   };
-  if (optimizer.param_groups().size() != 1) refuse("several parameter groups");
+  if (optimizer.param_groups().size() != 1) refuse_served("several parameter groups");
   const auto adam = [&]<class Options>(const Options& own, double weight_decay) {
-    if (own.amsgrad()) refuse("amsgrad");
+    if (own.amsgrad()) refuse_served("amsgrad");
     const auto [beta1, beta2] = own.betas();
     return AdamW{own.lr(), beta1, beta2, own.eps(), weight_decay, {{"*", weight_decay}}};
   };
@@ -215,16 +213,17 @@ OptimizerOptions own_optimizer(Optimizer& optimizer) {
   }
   if (is<torch::optim::Adam>(optimizer)) {
     const auto& own = static_cast<const torch::optim::AdamOptions&>(options);
-    if (own.weight_decay() != 0) refuse("Adam with weight decay");
+    if (own.weight_decay() != 0) refuse_served("Adam with weight decay");
     return adam(own, 0);
   }
   if (is<torch::optim::Adagrad>(optimizer)) {
     const auto& own = static_cast<const torch::optim::AdagradOptions&>(options);
-    if (own.lr_decay() != 0) refuse("Adagrad with lr_decay");
-    if (own.initial_accumulator_value() != 0) refuse("Adagrad with an initial_accumulator_value");
+    if (own.lr_decay() != 0) refuse_served("Adagrad with lr_decay");
+    if (own.initial_accumulator_value() != 0)
+      refuse_served("Adagrad with an initial_accumulator_value");
     return Adagrad{own.lr(), own.eps(), own.weight_decay(), {{"*", own.weight_decay()}}};
   }
-  if (!is<torch::optim::SGD>(optimizer)) refuse(name_of(optimizer));
+  if (!is<torch::optim::SGD>(optimizer)) refuse_served(name_of(optimizer));
   const auto& own = static_cast<const torch::optim::SGDOptions&>(options);
   return Sgd{.learning_rate = own.lr(),
              .momentum = own.momentum(),
@@ -248,8 +247,8 @@ void cut_state(Optimizer& optimizer, const at::Tensor& from, const at::Tensor& t
   const Named all = state_tensors(optimizer, from);
   if (all.empty()) {
     if (dynamic_cast<torch::optim::SGDParamState*>(found->second.get()) == nullptr)
-      throw ConfigError("the optimizer has a state of its own type, which cannot be sharded",
-                        {.operation = "DataParallel", .advice = "Use parallel.sync = \"plain\"."});
+      refuse("DataParallel", "the optimizer has a state of its own type, which cannot be sharded",
+             "Use parallel.sync = \"plain\".");
     return forget_state(optimizer, from);  // of an SGD whose momentum is off now
   }
   for (const auto& [name, whole] : all)

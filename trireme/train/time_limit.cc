@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/shortened.h"
 
 namespace trireme::inline v0::train {
@@ -21,10 +21,9 @@ constexpr std::pair<std::string_view, double> kUnits[] = {
 constexpr double kLongest = 1e18;  // ns: 31 years
 
 [[noreturn]] void refuse_time(const std::string& text) {
-  throw ConfigError("train.max_time = \"" + shortened(text) + "\" is not a duration",
-                    {.operation = "config",
-                     .advice = "Write numbers with the units d, h, m, s, the largest first: "
-                               "\"11h50m\", \"90s\"; leave it empty for no limit."});
+  refuse("config", "train.max_time = \"" + shortened(text) + "\" is not a duration",
+         "Write numbers with the units d, h, m, s, the largest first: \"11h50m\", \"90s\"; leave "
+         "it empty for no limit.");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/transports.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/cluster.h"
@@ -18,7 +19,6 @@
 #include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/light.h"
 #include "trireme/cli/program.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/comm/choice/choice.h"
 #include "trireme/comm/choice/measure.h"
 #include "trireme/comm/choice/selection.h"

@@ -10,12 +10,12 @@
 
 #include "trireme/base/file.h"
 #include "trireme/base/plot/line_plot.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/bench/compare.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/launch/own_run.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/plan/link.h"
 #include "trireme/rendezvous/launchers/environment.h"
 #include "trireme/show/drawing/words.h"

@@ -17,11 +17,11 @@
 #include "trireme/base/plot/bar_plot.h"
 #include "trireme/base/plot/doubling_bins.h"
 #include "trireme/base/plot/line_plot.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/checkpoints.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/show/drawing/words.h"
 
 namespace trireme::inline v0::cli {

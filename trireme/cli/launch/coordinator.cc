@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/program.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/launch/coordinator/standing_coordinator.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"

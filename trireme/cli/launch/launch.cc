@@ -6,13 +6,13 @@
 #include <filesystem>
 #include <string>
 
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/launch/sbatch.h"
 #include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/light.h"
 #include "trireme/cli/program.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/job/options.h"
 #include "trireme/launch/coordinator/coordinator_messages.h"
 #include "trireme/launch/hosts/host_messages.h"

@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <string>
 
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/program.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/observe/folder_lock.h"
 
 namespace trireme::inline v0::cli {

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <string_view>
 
+#include "trireme/base/refuse.h"
 #include "trireme/base/shell_word.h"
 #include "trireme/base/words.h"
-#include "trireme/cli/refuse.h"
 
 namespace trireme::inline v0::cli {
 namespace {

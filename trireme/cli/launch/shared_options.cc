@@ -1,9 +1,9 @@
 #include "trireme/cli/launch/shared_options.h"
 
 #include "trireme/base/parse_number.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/light.h"
-#include "trireme/cli/refuse.h"
 
 namespace trireme::inline v0::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <iostream>
 
-#include "trireme/cli/refuse.h"
+#include "trireme/base/refuse.h"
 
 namespace trireme::inline v0::cli {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
-#include "trireme/cli/refuse.h"
+#include "trireme/base/refuse.h"
 #include "trireme/cli/show/drawing.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/plan/link.h"

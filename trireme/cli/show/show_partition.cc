@@ -3,10 +3,10 @@
 #include <string>
 
 #include "trireme/base/file.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/plan/link.h"
 #include "trireme/plan/partition/graph_text.h"
 #include "trireme/plan/schedule/generators/schedules.h"

@@ -10,8 +10,8 @@
 
 #include "trireme/base/file.h"
 #include "trireme/base/parse_number.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/cli/show/drawing.h"
 #include "trireme/plan/schedule/generators/schedules.h"
 #include "trireme/plan/schedule/schedule_transfers.h"

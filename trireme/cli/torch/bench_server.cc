@@ -3,11 +3,11 @@
 #include <cstdio>
 
 #include "trireme/base/file.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/bench/bench_scale.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/comm/rounds/registry.h"
 #include "trireme/plan/link.h"
 #include "trireme/rendezvous/launchers/environment.h"

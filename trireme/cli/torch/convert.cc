@@ -5,11 +5,11 @@
 // checks that the model can be cut for the new layout, and writes the layout into config.toml.
 
 #include "trireme/base/joined.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/shell_word.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/program.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/training_job.h"
 #include "trireme/observe/events.h"
 #include "trireme/storage/folder.h"

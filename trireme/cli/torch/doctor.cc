@@ -10,11 +10,11 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/programs.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/comm/nccl/gpu_library.h"
 #include "trireme/input/compiler_headers.h"
 #include "trireme/observe/events.h"

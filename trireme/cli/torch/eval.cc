@@ -1,9 +1,9 @@
 // trireme eval: a trained run's loss on its held-out text.
 #include <cstdio>
 
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/program.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/trained_model.h"
 #include "trireme/input/shared_corpus.h"
 #include "trireme/observe/events.h"

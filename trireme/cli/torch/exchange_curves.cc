@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "trireme/base/plot/line_plot.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/show/collective/cost.h"
 #include "trireme/show/drawing/words.h"
 

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "trireme/base/file.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/base/words.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/simulated_servers.h"
 #include "trireme/comm/choice/cost.h"
 #include "trireme/comm/rounds/registry.h"

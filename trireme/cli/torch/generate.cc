@@ -2,8 +2,8 @@
 #include <csignal>
 #include <cstdio>
 
+#include "trireme/base/refuse.h"
 #include "trireme/cli/program.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/trained_model.h"
 #include "trireme/observe/events.h"
 #include "trireme/train/evaluation/generate.h"

@@ -5,11 +5,11 @@
 #include <string>
 
 #include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/launch/own_run.h"
 #include "trireme/cli/light.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/job/job.h"
 #include "trireme/job/options.h"
 #include "trireme/launch/launch.h"

@@ -8,6 +8,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/shell_word.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/cluster.h"
@@ -15,7 +16,6 @@
 #include "trireme/cli/launch/shared_options.h"
 #include "trireme/cli/opening.h"
 #include "trireme/cli/program.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/beside_coordinator.h"
 #include "trireme/cli/torch/coordinated.h"
 #include "trireme/cli/torch/fit/fit.h"

@@ -1,9 +1,9 @@
 #include "trireme/cli/torch/train_checks.h"
 
 #include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/files.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/train/run/run_claim.h"
 
 namespace trireme::inline v0::cli {

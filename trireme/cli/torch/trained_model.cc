@@ -1,6 +1,6 @@
 #include "trireme/cli/torch/trained_model.h"
 
-#include "trireme/cli/refuse.h"
+#include "trireme/base/refuse.h"
 #include "trireme/rendezvous/launchers/environment.h"
 #include "trireme/train/device.h"
 #include "trireme/train/evaluation/forward_model.h"

@@ -5,10 +5,10 @@
 #include <sstream>
 #include <utility>
 
-#include "trireme/base/error.h"
 #include "trireme/base/file.h"
 #include "trireme/base/joined.h"
 #include "trireme/base/parse_number.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/observe/machine.h"
@@ -19,9 +19,8 @@ namespace {
 constexpr int kMostSlots = 65'536;
 
 [[noreturn]] void refuse_host(const std::string& where, const std::string& what) {
-  throw ConfigError(where + what, {.operation = "launch",
-                                   .advice = "Write a host as \"node07:4\", in a hostfile also as "
-                                             "\"node07 slots=4\"."});
+  refuse("launch", where + what,
+         "Write a host as \"node07:4\", in a hostfile also as \"node07 slots=4\".");
 }
 
 int slots_from(const std::string& text, const std::string& where) {
@@ -133,8 +132,8 @@ int slots_of(const std::vector<HostSlots>& hosts) {
 std::vector<int> workers_by_host(int workers, const std::vector<HostSlots>& hosts) {
   const int slots = slots_of(hosts);
   if (workers > slots) {
-    throw ConfigError(counted(workers, "rank") + ", but the hosts have " + counted(slots, "slot"),
-                      {.operation = "launch", .advice = "Start fewer, or give more slots."});
+    refuse("launch", counted(workers, "rank") + ", but the hosts have " + counted(slots, "slot"),
+           "Start fewer, or give more slots.");
   }
   std::vector<int> counts;
   for (const HostSlots& host : hosts) {

@@ -13,6 +13,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/waiter/real_waiter.h"
 #include "trireme/observe/wait_notice.h"
 
@@ -26,10 +27,6 @@ namespace {
 constexpr const char* kOwn = "libtrireme_mpi.so";
 constexpr const char* kOpenMpi = "libtrireme_mpi_openmpi.so";
 constexpr const char* kMpich = "libtrireme_mpi_mpich.so";
-
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "mpi", .advice = advice});
-}
 
 // The program's own MPI comes first: a second MPI in the same process could not start.
 std::vector<std::string> names() {
@@ -53,7 +50,7 @@ struct Loaded {
 };
 
 [[noreturn]] void refuse_broken(const std::string& path, const std::string& reason) {
-  refuse("cannot open " + path + ": " + reason, "Rebuild it: make mpi MPICC=mpicc");
+  refuse("mpi", "cannot open " + path + ": " + reason, "Rebuild it: make mpi MPICC=mpicc");
 }
 
 // RTLD_GLOBAL because Open MPI's components look for its symbols.
@@ -62,7 +59,7 @@ void* open_global(const std::string& path) { return dlopen(path.c_str(), RTLD_NO
 Loaded check_library(void* handle, const std::string& path) {
   const auto symbol = reinterpret_cast<const TriremeMpi* (*)()>(dlsym(handle, "trireme_mpi"));
   if (!symbol || symbol()->abi != TRIREME_MPI_ABI) {
-    refuse(path + " is of another version of Trireme", "Rebuild it: make mpi MPICC=mpicc");
+    refuse("mpi", path + " is of another version of Trireme", "Rebuild it: make mpi MPICC=mpicc");
   }
   return {symbol(), path};
 }
@@ -105,7 +102,7 @@ Loaded load() {
     if (const auto found = open_by_run_path(name)) return *found;
     if (const auto found = open_in(TRIREME_MPI_FOLDER, name)) return *found;
   }
-  refuse("this build has no MPI: found no " + joined(tried, {}, " or "),
+  refuse("mpi", "this build has no MPI: found no " + joined(tried, {}, " or "),
          "Build it with the mpicc of your MPI (make mpi MPICC=mpicc), or use `trireme launch`.");
 }
 
@@ -156,7 +153,7 @@ const Loaded& loaded() {
     keep_on_one_host();
     in_use = result.functions;
     if (start(*result.functions) != 0) {
-      refuse(std::string(result.functions->library()) + ": " + result.functions->error(),
+      refuse("mpi", std::string(result.functions->library()) + ": " + result.functions->error(),
              "See TRIREME_MPI_LIBRARY, and start MPI with at least MPI_THREAD_SERIALIZED.");
     }
     return result;
@@ -179,7 +176,7 @@ std::string mpi_description() {
 MpiGroup::MpiGroup(const void* communicator, int size)
     : functions_(mpi()), group_(functions_.open(communicator, size)) {
   if (!group_ && size == 0) {
-    refuse(std::string("MPI gave no communicator: ") + functions_.error(),
+    refuse("mpi", std::string("MPI gave no communicator: ") + functions_.error(),
            "See what mpirun printed.");
   }
 }

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/plan/partition/down_sets.h"
 
@@ -27,11 +27,9 @@ Reads reads_of(const Graph& graph) {
 
 void check(const Graph& graph, const PartitionOptions& options) {
   const int nodes = static_cast<int>(graph.nodes.size());
-  const auto refuse = [](const std::string& what, const std::string& advice) {
-    throw ConfigError(what, {.operation = "partition", .advice = advice});
-  };
   if (options.stages < 1 || options.stages > nodes) {
-    refuse(counted(options.stages, "stage") + " of " + counted(nodes, "node") +
+    refuse("partition",
+           counted(options.stages, "stage") + " of " + counted(nodes, "node") +
                ": each stage has at least one",
            nodes == 1 ? "Use 1 stage." : "Use 1 to " + std::to_string(nodes) + " stages.");
   }
@@ -39,13 +37,14 @@ void check(const Graph& graph, const PartitionOptions& options) {
     if (node.seconds >= 0 && std::isfinite(node.seconds) && node.weight_bytes >= 0 &&
         node.activation_bytes >= 0)
       continue;
-    refuse("node " + node.name + " has a cost that is negative or not finite",
+    refuse("partition", "node " + node.name + " has a cost that is negative or not finite",
            "Measure the node again.");
   }
   for (const GraphValue& value : graph.values) {
     const auto wrong = [&](int node) { return node < 0 || node >= nodes; };
     if (wrong(value.from) || std::ranges::any_of(value.to, wrong) || value.bytes < 0) {
-      refuse("a value from node " + std::to_string(value.from) + " of " + std::to_string(nodes) +
+      refuse("partition",
+             "a value from node " + std::to_string(value.from) + " of " + std::to_string(nodes) +
                  " has an end that is no node, or a negative size",
              "");
     }
@@ -55,7 +54,8 @@ void check(const Graph& graph, const PartitionOptions& options) {
   std::set<int> cycle;
   for (int node = 0; node < nodes; ++node) cycle.insert(node);
   for (int node : order) cycle.erase(node);
-  refuse("the graph has a cycle through or before node " + graph.nodes[at(*cycle.begin())].name,
+  refuse("partition",
+         "the graph has a cycle through or before node " + graph.nodes[at(*cycle.begin())].name,
          "Stages follow one another: a node cannot read what comes of its own output.");
 }
 

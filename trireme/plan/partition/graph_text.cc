@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/plan/link.h"
 
@@ -65,11 +66,9 @@ class Parser {
   }
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw ConfigError(
-        where_ + ":" + std::to_string(number_) + ": " + what,
-        {.operation = "graph",
-         .advice = "Write nodes first, \"node stem 2.1ms 40kB 12MB\" (its time, weights, "
-                   "activations), then \"value stem 3MB conv1 add\" (who reads it)."});
+    refuse("graph", where_ + ":" + std::to_string(number_) + ": " + what,
+           "Write nodes first, \"node stem 2.1ms 40kB 12MB\" (its time, weights, activations), "
+           "then \"value stem 3MB conv1 add\" (who reads it).");
   }
 
   std::string where_;
@@ -91,8 +90,8 @@ std::string text_of(const Graph& graph) {
   std::string text = "# node NAME TIME WEIGHTS ACTIVATIONS, value NAME SIZE READER...\n";
   for (const GraphNode& node : graph.nodes) {
     if (node.name.empty() || node.name.find_first_of(" \t\r\n#") != std::string::npos)
-      throw ConfigError("\"" + node.name + "\" cannot be a node's name in a graph's file",
-                        {.operation = "graph", .advice = "Name the block by one word."});
+      refuse("graph", "\"" + node.name + "\" cannot be a node's name in a graph's file",
+             "Name the block by one word.");
     text += "node " + node.name + formatted(" %.6gms ", 1e3 * node.seconds) +
             std::to_string(node.weight_bytes) + " " + std::to_string(node.activation_bytes) + "\n";
   }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/plan/partition/graph_partition.h"
 
@@ -37,19 +37,18 @@ std::optional<Partition> cut(std::span<const BlockCost> blocks, const PartitionO
 
 void check(std::span<const BlockCost> blocks, const PartitionOptions& options) {
   if (options.stages < 1 || options.stages > static_cast<int>(blocks.size())) {
-    throw ConfigError(text(options.stages) + " stages of " +
-                          text(static_cast<std::int64_t>(blocks.size())) +
-                          " blocks: each stage has at least one",
-                      {.operation = "partition",
-                       .advice = "Use 1 to " + text(static_cast<std::int64_t>(blocks.size())) +
-                                 " stages, or a model of more blocks."});
+    refuse("partition",
+           text(options.stages) + " stages of " + text(static_cast<std::int64_t>(blocks.size())) +
+               " blocks: each stage has at least one",
+           "Use 1 to " + text(static_cast<std::int64_t>(blocks.size())) +
+               " stages, or a model of more blocks.");
   }
   for (const BlockCost& block : blocks) {
     if (block.seconds >= 0 && std::isfinite(block.seconds) && block.weight_bytes >= 0 &&
         block.activation_bytes >= 0 && block.output_bytes >= 0)
       continue;
-    throw ConfigError("block " + block.name + " has a cost that is negative or not finite",
-                      {.operation = "partition", .advice = "Measure the block again."});
+    refuse("partition", "block " + block.name + " has a cost that is negative or not finite",
+           "Measure the block again.");
   }
 }
 
@@ -84,7 +83,8 @@ int stages_that_fit(std::span<const BlockCost> blocks, PartitionOptions options)
   return 0;
 }
 
-[[noreturn]] void refuse(std::span<const BlockCost> blocks, const PartitionOptions& options) {
+[[noreturn]] void refuse_blocks(std::span<const BlockCost> blocks,
+                                const PartitionOptions& options) {
   PartitionOptions without = options;
   without.memory_limit = 0;
   without.slack = 0;
@@ -107,10 +107,11 @@ int stages_that_fit(std::span<const BlockCost> blocks, PartitionOptions options)
 }  // namespace
 
 void refuse_memory(const PartitionOptions& options, const std::string& advice) {
-  throw ConfigError(counted(options.stages, "stage") +
-                        (options.stages == 1 ? " does not fit into " : " do not fit into ") +
-                        bytes_text(options.memory_limit) + " each",
-                    {.operation = "partition", .advice = advice});
+  refuse("partition",
+         counted(options.stages, "stage") +
+             (options.stages == 1 ? " does not fit into " : " do not fit into ") +
+             bytes_text(options.memory_limit) + " each",
+         advice);
 }
 
 std::string imbalance_text(double slowest, double mean) {
@@ -121,16 +122,15 @@ std::string imbalance_text(double slowest, double mean) {
 
 void check_stages(std::int64_t blocks, int stages) {
   if (stages <= blocks) return;
-  throw ConfigError(
-      text(stages) + " pipeline stages are more than the model's " + text(blocks) + " blocks",
-      {.operation = "pipeline",
-       .advice = "Lower parallel.pipeline, or use a schedule with fewer stages a rank."});
+  refuse("pipeline",
+         text(stages) + " pipeline stages are more than the model's " + text(blocks) + " blocks",
+         "Lower parallel.pipeline, or use a schedule with fewer stages a rank.");
 }
 
 Partition partition_chain(std::span<const BlockCost> blocks, const PartitionOptions& options) {
   check(blocks, options);
   std::optional<Partition> partition = cut(blocks, options);
-  if (!partition) refuse(blocks, options);
+  if (!partition) refuse_blocks(blocks, options);
   return *std::move(partition);
 }
 

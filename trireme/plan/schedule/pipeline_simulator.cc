@@ -4,21 +4,20 @@
 #include <cstddef>
 #include <string>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/plan/schedule/schedule_walk.h"
 
 namespace trireme::inline v0::plan {
 namespace {
 
 void check(const Schedule& schedule, const PipelineTimes& times) {
-  const auto refuse = [](const std::string& what) {
-    throw ConfigError(what, {.operation = "schedule",
-                             .advice = "Give times of F, B (of the input) and W from 0 to 1e12, "
-                                       "for all stages or for each."});
+  const auto refuse_times = [](const std::string& what) {
+    refuse("schedule", what,
+           "Give times of F, B (of the input) and W from 0 to 1e12, for all stages or for each.");
   };
   if (times.stages.size() != 1 && times.stages.size() != schedule.rank_of_stage.size()) {
-    refuse("times are given for " + std::to_string(times.stages.size()) +
-           " stages, and the schedule has " + std::to_string(schedule.stages()));
+    refuse_times("times are given for " + std::to_string(times.stages.size()) +
+                 " stages, and the schedule has " + std::to_string(schedule.stages()));
   }
   // Far beyond any real time; sums of smaller times are exact enough to draw.
   constexpr double kMost = 1e12;
@@ -26,11 +25,11 @@ void check(const Schedule& schedule, const PipelineTimes& times) {
   double all = 0;
   for (const StageTimes& stage : times.stages) {
     if (bad(stage.forward) || bad(stage.input) || bad(stage.weight))
-      refuse("a time is negative or above 1e12");
+      refuse_times("a time is negative or above 1e12");
     all += stage.all();
   }
-  if (bad(times.message)) refuse("a message's time is negative or above 1e12");
-  if (all <= 0) refuse("no pass takes time");
+  if (bad(times.message)) refuse_times("a message's time is negative or above 1e12");
+  if (all <= 0) refuse_times("no pass takes time");
 }
 
 double duration_of(const Action& action, const PipelineTimes& times) {
@@ -111,10 +110,8 @@ Timeline simulate(const Schedule& schedule, const PipelineTimes& times) {
   const auto stuck =
       walk(schedule, [&](int rank, std::size_t position) { simulation.run(rank, position); });
   if (!stuck.empty()) {
-    throw ConfigError(
-        "the schedule deadlocks",
-        {.operation = "schedule",
-         .advice = "`trireme show schedule FILE` shows which ranks wait for each other."});
+    refuse("schedule", "the schedule deadlocks",
+           "`trireme show schedule FILE` shows which ranks wait for each other.");
   }
   return simulation.finish();
 }

@@ -5,15 +5,11 @@
 #include <optional>
 #include <utility>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/plan/schedule/schedule.h"
 
 namespace trireme::inline v0::plan {
 namespace {
-
-[[noreturn]] void refuse_schedule(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "schedule", .advice = advice});
-}
 
 // The largest number in a file: a larger one is a typing error and would cost memory.
 constexpr unsigned kLargest = 9999;
@@ -121,16 +117,16 @@ class ScheduleParser {
       if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
       const std::size_t colon = line.find(':');
       if (colon == std::string_view::npos) {
-        refuse_schedule(where_ + ":" + std::to_string(number) + ": a line without a rank",
-                        "Begin it with the rank: \"0: F0.0 F0.1 B0.0 B0.1\".");
+        refuse("schedule", where_ + ":" + std::to_string(number) + ": a line without a rank",
+               "Begin it with the rank: \"0: F0.0 F0.1 B0.0 B0.1\".");
       }
       const auto label = words_of(line.substr(0, colon));
       lines_.push_back(
           {number, label.size() == 1 ? label[0] : "", words_of(line.substr(colon + 1))});
     }
     if (lines_.empty()) {
-      refuse_schedule(where_ + " holds no schedule",
-                      "Write a line a rank: \"0: F0.0 F0.1 B0.0 B0.1\".");
+      refuse("schedule", where_ + " holds no schedule",
+             "Write a line a rank: \"0: F0.0 F0.1 B0.0 B0.1\".");
     }
   }
 
@@ -141,18 +137,19 @@ class ScheduleParser {
     const bool good =
         take_number(rest, rank) && rest.empty() && static_cast<std::size_t>(rank) < lines_.size();
     if (!good || !line_of_rank_.emplace(rank, index).second) {
-      refuse_schedule(where_ + ":" + std::to_string(lines_[index].number) + ": \"" +
-                          lines_[index].label + "\" is " +
-                          (good ? "there twice" : "no rank of " + std::to_string(lines_.size())),
-                      "Give one line to each rank, numbered from 0.");
+      refuse("schedule",
+             where_ + ":" + std::to_string(lines_[index].number) + ": \"" + lines_[index].label +
+                 "\" is " + (good ? "there twice" : "no rank of " + std::to_string(lines_.size())),
+             "Give one line to each rank, numbered from 0.");
     }
     return rank;
   }
 
   [[noreturn]] void refuse_idle(std::size_t index, int rank) const {
-    refuse_schedule(where_ + ":" + std::to_string(lines_[index].number) + ": rank " +
-                        std::to_string(rank) + " has no action",
-                    "Give every rank the passes of at least one stage, or leave its line out.");
+    refuse("schedule",
+           where_ + ":" + std::to_string(lines_[index].number) + ": rank " + std::to_string(rank) +
+               " has no action",
+           "Give every rank the passes of at least one stage, or leave its line out.");
   }
 
   void own(Schedule& schedule, int rank, std::size_t index, std::size_t position, int stage) {
@@ -172,8 +169,8 @@ class ScheduleParser {
     const auto& owners = schedule.rank_of_stage;
     const auto hole = std::find(owners.begin(), owners.end(), kNobody);
     if (hole == owners.end()) return;
-    refuse_schedule(where_ + " names no pass of stage " + std::to_string(hole - owners.begin()),
-                    "Number the stages from 0 without a gap.");
+    refuse("schedule", where_ + " names no pass of stage " + std::to_string(hole - owners.begin()),
+           "Number the stages from 0 without a gap.");
   }
 
   [[noreturn]] void fail(std::size_t index, std::size_t position, const std::string& what,
@@ -186,8 +183,8 @@ class ScheduleParser {
     }
     const std::string grid =
         grid_text(labels, std::move(rows), {static_cast<int>(index), position});
-    refuse_schedule(where_ + ":" + std::to_string(lines_[index].number) + ": " + what,
-                    advice + grid);
+    refuse("schedule", where_ + ":" + std::to_string(lines_[index].number) + ": " + what,
+           advice + grid);
   }
 
   std::string where_;

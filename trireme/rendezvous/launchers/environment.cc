@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/rendezvous/launchers/launchers.h"
 
@@ -43,11 +44,9 @@ bool started_by(const Candidate& inner, const Candidate& outer) {
 }
 
 [[noreturn]] void refuse_contradiction(const Candidate& one, const Candidate& other) {
-  throw ConfigError(describe_candidate(one) + ", but " + describe_candidate(other),
-                    {.operation = "join",
-                     .advice = std::string("Start one job by one launcher, or set ") + kChoice +
-                               " to " + one.launcher->key + " or " + other.launcher->key +
-                               ", whose variables then count."});
+  refuse("join", describe_candidate(one) + ", but " + describe_candidate(other),
+         std::string("Start one job by one launcher, or set ") + kChoice + " to " +
+             one.launcher->key + " or " + other.launcher->key + ", whose variables then count.");
 }
 
 // The first candidate, if the others agree with it; the inner one of two nested candidates.
@@ -71,8 +70,8 @@ const Launcher* named_launcher(const std::string& key) {
     if (key == launcher.key) return &launcher;
     keys += std::string(", ") + launcher.key;
   }
-  throw ConfigError(std::string(kChoice) + "=" + key + " names no launcher",
-                    {.operation = "join", .advice = "Set it to one of " + keys + "."});
+  refuse("join", std::string(kChoice) + "=" + key + " names no launcher",
+         "Set it to one of " + keys + ".");
 }
 
 std::optional<RankEnvironment> from_named_launcher(const std::string& key, const Getenv& get) {
@@ -81,9 +80,9 @@ std::optional<RankEnvironment> from_named_launcher(const std::string& key, const
   const Reading reading = read_launcher(*launcher, get);
   if (reading.refusal) throw *reading.refusal;
   if (reading.why.empty()) {
-    throw ConfigError(
-        std::string(kChoice) + "=" + key + ", but no variable of " + launcher->name + " is set",
-        {.operation = "join", .advice = std::string("Unset ") + kChoice + "."});
+    refuse("join",
+           std::string(kChoice) + "=" + key + ", but no variable of " + launcher->name + " is set",
+           std::string("Unset ") + kChoice + ".");
   }
   return reading.rank;
 }

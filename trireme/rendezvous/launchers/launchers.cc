@@ -8,6 +8,7 @@
 
 #include "trireme/base/joined.h"
 #include "trireme/base/parse_number.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/net/endpoint.h"
 #include "trireme/rendezvous/launchers/tf_config.h"
@@ -17,7 +18,7 @@ namespace {
 
 [[noreturn]] void refuse_join(const std::string& what,
                               const std::string& advice = "Start ranks by `trireme launch`.") {
-  throw ConfigError(what, {.operation = "join", .advice = advice});
+  refuse("join", what, advice);
 }
 
 // The variables may be meant for another launcher: a batch script exports WORLD_SIZE for all ranks.

@@ -20,7 +20,8 @@ namespace {
 constexpr std::size_t kThreads = 24;
 constexpr std::size_t kDescriptors = 16;
 
-[[noreturn]] void refuse(std::size_t wanted, const std::string& what, std::size_t had, int why) {
+[[noreturn]] void refuse_room(std::size_t wanted, const std::string& what, std::size_t had,
+                              int why) {
   throw ResourceError("the coordinator's connections need " + std::to_string(wanted) + " " + what +
                           ", and only " + std::to_string(had) +
                           " can be had: " + std::strerror(why),
@@ -59,14 +60,14 @@ void require_threads() {
   }
   visit.end.count_down();
   for (const pthread_t thread : threads) pthread_join(thread, nullptr);
-  if (error != 0) refuse(kThreads, "threads", threads.size(), error);
+  if (error != 0) refuse_room(kThreads, "threads", threads.size(), error);
 }
 
 void require_descriptors() {
   std::vector<Descriptor> all;
   while (all.size() < kDescriptors) {
     Descriptor one(open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (!one) refuse(kDescriptors, "descriptors", all.size(), errno);
+    if (!one) refuse_room(kDescriptors, "descriptors", all.size(), errno);
     all.push_back(std::move(one));
   }
 }

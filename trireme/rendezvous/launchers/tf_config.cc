@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/net/endpoint.h"
 
 namespace trireme::inline v0::rendezvous {
@@ -21,7 +21,7 @@ constexpr const char* kNoEvaluator =
     const std::string& what, const std::string& advice =
                                  "Correct TF_CONFIG, or unset it and start the program by `trireme "
                                  "launch`.") {
-  throw ConfigError("TF_CONFIG " + what, {.operation = "join", .advice = advice});
+  refuse("join", "TF_CONFIG " + what, advice);
 }
 
 json parse_json(const std::string& text) {

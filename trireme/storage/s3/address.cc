@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <cctype>
 
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 
 namespace trireme::inline v0::storage::s3 {
 namespace {
 
 constexpr std::string_view kScheme = "s3://";
-
-[[noreturn]] void refuse_address(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "checkpoint.path", .advice = advice});
-}
 
 // The rules of Amazon's general purpose buckets.
 bool is_bucket(std::string_view name) {
@@ -37,16 +33,17 @@ std::string Address::text() const {
 
 Address parse_address(const std::string& text) {
   const std::string advice = "Write s3://BUCKET/PREFIX, such as s3://models/gpt-nano.";
-  if (!text.starts_with(kScheme)) refuse_address(text + " is not an S3 address", advice);
+  if (!text.starts_with(kScheme)) refuse("checkpoint.path", text + " is not an S3 address", advice);
   const std::string rest = without_end_slashes(text.substr(kScheme.size()));
   const auto slash = rest.find('/');
   Address address{rest.substr(0, slash), slash == std::string::npos ? "" : rest.substr(slash + 1)};
   if (!is_bucket(address.bucket))
-    refuse_address(text + ": \"" + address.bucket + "\" is not the name of a bucket", advice);
+    refuse("checkpoint.path", text + ": \"" + address.bucket + "\" is not the name of a bucket",
+           advice);
   if (address.prefix.starts_with("/") || address.prefix.find("//") != std::string::npos ||
       ("/" + address.prefix + "/").find("/../") != std::string::npos ||
       ("/" + address.prefix + "/").find("/./") != std::string::npos)
-    refuse_address(text + ": the prefix has an empty part, \".\" or \"..\"", advice);
+    refuse("checkpoint.path", text + ": the prefix has an empty part, \".\" or \"..\"", advice);
   return address;
 }
 
@@ -64,12 +61,13 @@ Service service_of(const std::function<const char*(const char*)>& get) {
       .secret_key = first({"AWS_SECRET_ACCESS_KEY"}, ""),
       .session_token = first({"AWS_SESSION_TOKEN"}, "")};
   if (service.access_key.empty() || service.secret_key.empty())
-    refuse_address("s3:// needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
-                   "Set both on all hosts; a temporary key also needs AWS_SESSION_TOKEN.");
+    refuse("checkpoint.path",
+           "s3:// needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment",
+           "Set both on all hosts; a temporary key also needs AWS_SESSION_TOKEN.");
   if (!service.endpoint.empty() && !service.endpoint.starts_with("http://") &&
       !service.endpoint.starts_with("https://"))
-    refuse_address("the S3 endpoint " + service.endpoint + " is not a URL",
-                   "Set TRIREME_S3_ENDPOINT to one such as http://127.0.0.1:9000.");
+    refuse("checkpoint.path", "the S3 endpoint " + service.endpoint + " is not a URL",
+           "Set TRIREME_S3_ENDPOINT to one such as http://127.0.0.1:9000.");
   return service;
 }
 

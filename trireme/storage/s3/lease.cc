@@ -6,6 +6,7 @@
 #include <thread>
 #include <tuple>
 
+#include "trireme/base/refuse.h"
 #include "trireme/base/signals_blocked.h"
 #include "trireme/observe/folder_lock.h"
 #include "trireme/observe/log.h"
@@ -64,10 +65,8 @@ struct Lease {
   ~Lease() { release(); }
 
   [[noreturn]] void refuse_use(const std::optional<observe::LockHolder>& holder) const {
-    throw ConfigError(
-        place + " is in use by " + (holder ? holder->describe() : "another job"),
-        {.operation = "lock",
-         .advice = "Wait until that job has ended, or stop it; or give another checkpoint.path."});
+    refuse("lock", place + " is in use by " + (holder ? holder->describe() : "another job"),
+           "Wait until that job has ended, or stop it; or give another checkpoint.path.");
   }
 
   // False if another process was faster.
@@ -192,8 +191,8 @@ std::shared_ptr<void> take_lease(std::shared_ptr<S3Client> client, const Address
   try {
     lease->acquire();
   } catch (const Refusal& refusal) {
-    throw ConfigError(lease->place + " cannot be used: " + refusal.message(),
-                      {.operation = "checkpoint.path", .advice = refusal.advice()});
+    refuse("checkpoint.path", lease->place + " cannot be used: " + refusal.message(),
+           refusal.advice());
   }
   lease->keep_touching();
   return lease;

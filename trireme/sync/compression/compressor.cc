@@ -3,11 +3,11 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/parse_number.h"
 #include "trireme/comm/choice/tune.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/sync/compression/lossy_compressor.h"
@@ -26,7 +26,7 @@ Spec split(std::string_view spec) {
   return {spec.substr(0, colon), spec.substr(colon + 1)};
 }
 
-[[noreturn]] void refuse(std::string_view spec, const std::string& why) {
+[[noreturn]] void refuse_spec(std::string_view spec, const std::string& why) {
   throw ConfigError("comm.compression = \"" + std::string(spec) + "\": " + why,
                     {.operation = "config",
                      .label = "comm.compression",
@@ -35,13 +35,10 @@ Spec split(std::string_view spec) {
 }
 
 double share_of(std::string_view spec, std::string_view argument) {
-  double share = 0;
-  const auto end = argument.data() + argument.size();
-  const auto [stop, error] = std::from_chars(argument.data(), end, share);
-  if (error != std::errc() || stop != end || !(share > 0 && share <= 1)) {
-    refuse(spec, "the share of elements must be a number above 0 and at most 1");
-  }
-  return share;
+  const auto share = parse_number<double>(argument);
+  if (!(share > 0.0 && share <= 1.0))
+    refuse_spec(spec, "the share of elements must be a number above 0 and at most 1");
+  return *share;
 }
 
 struct PowerSpec {
@@ -51,19 +48,15 @@ struct PowerSpec {
 
 // "4", which is "4,1000", or "4,0".
 PowerSpec power_of(std::string_view spec, std::string_view argument) {
-  PowerSpec power;
-  const char* const end = argument.data() + argument.size();
-  auto [stop, error] = std::from_chars(argument.data(), end, power.rank);
-  if (error == std::errc() && stop != end && *stop == ',') {
-    const auto rest = std::from_chars(stop + 1, end, power.exact_steps);
-    stop = rest.ptr;
-    error = rest.ec;
-  }
-  if (error != std::errc() || stop != end || power.rank < 1 || power.rank > 64 ||
-      power.exact_steps < 0) {
-    refuse(spec, "the rank must be an integer from 1 to 64, after it (,STEPS) the exact steps");
-  }
-  return power;
+  const std::size_t comma = argument.find(',');
+  const auto rank = parse_number<int>(argument.substr(0, comma));
+  const auto exact = comma == argument.npos
+                         ? std::optional(PowerSpec().exact_steps)
+                         : parse_number<std::int64_t>(argument.substr(comma + 1));
+  if (!rank || *rank < 1 || *rank > 64 || !exact || *exact < 0)
+    refuse_spec(spec,
+                "the rank must be an integer from 1 to 64, after it (,STEPS) the exact steps");
+  return {*rank, *exact};
 }
 
 // bf16 pays if half the bytes save more time than the two conversions cost. Measured on a bucket of
@@ -102,11 +95,11 @@ void check_compression(std::string_view spec) {
   const auto [name, argument] = split(spec);
   if (name == "topk" || name == "randomk") return void(share_of(spec, argument));
   if (name == "powersgd") return void(power_of(spec, argument));
-  if (!argument.empty()) refuse(spec, std::string(name) + " takes no argument");
+  if (!argument.empty()) refuse_spec(spec, std::string(name) + " takes no argument");
   for (const char* known : {"none", "auto", "bf16", "f16", "onebit"}) {
     if (name == known) return;
   }
-  refuse(spec, "not known");
+  refuse_spec(spec, "not known");
 }
 
 std::string_view kind_of_compression(std::string_view spec) { return split(spec).name; }

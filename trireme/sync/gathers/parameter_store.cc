@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "trireme/base/check.h"
-#include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/sync/buckets/autograd_hooks.h"
 #include "trireme/tensor/convert.h"
 #include "trireme/tensor/devices/copy_streams.h"
@@ -15,10 +15,6 @@
 
 namespace trireme::inline v0::parallel {
 namespace {
-
-[[noreturn]] void refuse_store(const std::string& message, const std::string& advice) {
-  throw ConfigError(message, {.operation = "model", .advice = advice});
-}
 
 bool fits(at::ScalarType type, const std::string& precision) {
   if (precision == "fp64") return type == at::kDouble;
@@ -31,7 +27,7 @@ bool fits(at::ScalarType type, const std::string& precision) {
 std::string owner_of(std::string name, const std::map<std::string, std::string>& ties) {
   for (std::size_t hops = 0; ties.contains(name); ++hops) {
     if (hops > ties.size())
-      refuse_store("the tie of " + name + " is a circle", "Tie to one owner.");
+      refuse("model", "the tie of " + name + " is a circle", "Tie to one owner.");
     name = ties.at(name);
   }
   return name;
@@ -67,14 +63,14 @@ std::uint32_t ParameterStore::find_or_add(const std::string& owner, const std::s
                            .compute = compute,
                            .master = tensor::dtype_of(master_type(compute))});
   } else if (parameters_[at->second].shape != own.tensor.sizes().vec()) {
-    refuse_store(name + " is tied to " + owner + " of another shape", "Tie equal shapes.");
+    refuse("model", name + " is tied to " + owner + " of another shape", "Tie equal shapes.");
   } else if (parameters_[at->second].compute != own.tensor.scalar_type()) {
-    refuse_store(name + " is tied to " + owner + " of another type", "Tie equal types.");
+    refuse("model", name + " is tied to " + owner + " of another type", "Tie equal types.");
   } else if (parameters_[at->second].part != own.part) {
-    refuse_store(name + " is tied to " + owner + ", which is cut otherwise", "Cut both alike.");
+    refuse("model", name + " is tied to " + owner + ", which is cut otherwise", "Cut both alike.");
   } else if (parameters_[at->second].decay != own.decay) {
-    refuse_store(name + " is tied to " + owner + ", and one of them has weight decay",
-                 "Give both the same NamedTensor::decay.");
+    refuse("model", name + " is tied to " + owner + ", and one of them has weight decay",
+           "Give both the same NamedTensor::decay.");
   }
   return at->second;
 }
@@ -89,13 +85,13 @@ void ParameterStore::add_block(const Stage::Member& member) {
   for (const models::NamedTensor& own : member.block->parameters()) {
     const std::string name = member.name.empty() ? own.name : member.name + "." + own.name;
     if (!fits(own.tensor.scalar_type(), options_.precision))
-      refuse_store("parameter " + name + " is " +
-                       std::string(c10::toString(own.tensor.scalar_type())) +
-                       ", the strategy's precision is " + options_.precision,
-                   "Build the model with the same precision.");
+      refuse("model",
+             "parameter " + name + " is " + std::string(c10::toString(own.tensor.scalar_type())) +
+                 ", the strategy's precision is " + options_.precision,
+             "Build the model with the same precision.");
     if (has_gradient_hook(own.tensor))
-      refuse_store("parameter " + name + " is trained by another Strategy or DataParallel",
-                   "Destroy that one first, or make a new module in the block's factory.");
+      refuse("model", "parameter " + name + " is trained by another Strategy or DataParallel",
+             "Destroy that one first, or make a new module in the block's factory.");
     memory_.add_leaf(name, own.tensor);
     const std::string owner = owner_of(name, ties_);
     const bool is_new = !index_.contains(owner);
@@ -137,7 +133,8 @@ void ParameterStore::place(std::size_t block,
   std::vector<Unit::Member> members;
   for (const auto& [index, leaf] : owned) {
     StoredParameter& parameter = parameters_[index];
-    if (parameter.unit >= 0) refuse_store(parameter.name + " appears twice", "Give it one name.");
+    if (parameter.unit >= 0)
+      refuse("model", parameter.name + " appears twice", "Give it one name.");
     parameter.unit = static_cast<int>(block);
     parameter.member = members.size();
     members.push_back({.parameter = index,
@@ -172,7 +169,7 @@ void ParameterStore::complete() {
     if (!is_here(options_, alias)) continue;
     const auto found = index_.find(owner_of(alias, ties_));
     if (found == index_.end() || parameters_[found->second].unit < 0)
-      refuse_store("tie: no parameter " + owner, "Name an existing parameter as the owner.");
+      refuse("model", "tie: no parameter " + owner, "Name an existing parameter as the owner.");
   }
   for (std::size_t leaf = 0; leaf < leaves_.size(); ++leaf)
     if (const std::uint32_t index = parameter_of_leaf_[leaf]; parameters_[index].unit >= 0)

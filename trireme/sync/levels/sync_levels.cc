@@ -6,6 +6,7 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/transports.h"
 #include "trireme/sync/levels/level.h"
 #include "trireme/sync/levels/plain_sync.h"
@@ -112,7 +113,7 @@ ShardGroups make_shard_groups(comm::Communicator& world, const SyncPlan& plan, b
 }
 
 void refuse_sync(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "strategy", .advice = advice});
+  refuse("strategy", what, advice);
 }
 
 }  // namespace trireme::inline v0::parallel

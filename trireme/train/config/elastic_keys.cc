@@ -16,43 +16,42 @@ namespace {
 constexpr int kRestarts = 100;
 constexpr std::int64_t kMostRanks = 65'536;
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_elastic(const std::string& what, const std::string& advice) {
   throw ConfigError(what, {.operation = "config", .label = "elastic", .advice = advice});
 }
 
 void check_layout(const StrategyOptions& strategy, const JobOptions& job) {
   if (parallel::is_local(strategy.sync))
-    refuse("an elastic job cannot be combined with parallel.sync = \"" + strategy.sync +
-               "\", whose result depends on the number of ranks",
-           "Use " + one_of(parallel::level_names()) + ".");
+    refuse_elastic("an elastic job cannot be combined with parallel.sync = \"" + strategy.sync +
+                       "\", whose result depends on the number of ranks",
+                   "Use " + one_of(parallel::level_names()) + ".");
   if (parallel::shards_in_groups(strategy.sync) && strategy.shard == 0)
-    refuse("an elastic job cannot be combined with parallel.sync = \"" + strategy.sync +
-               "\" that shards within hosts, of which each may lose ranks",
-           "Set parallel.shard.");
+    refuse_elastic("an elastic job cannot be combined with parallel.sync = \"" + strategy.sync +
+                       "\" that shards within hosts, of which each may lose ranks",
+                   "Set parallel.shard.");
   if (job.transport == "mpi" || job.transport == "nccl" || job.transport == "sim")
-    refuse("an elastic job cannot be combined with comm.transport = \"" + job.transport + "\"",
-           job.transport == "mpi"
-               ? "A process cannot leave an MPI world: use shm, tcp or mixed, or "
-                 "restart the job with --resume auto."
-               : "Use shm, tcp or mixed.");
+    refuse_elastic(
+        "an elastic job cannot be combined with comm.transport = \"" + job.transport + "\"",
+        job.transport == "mpi" ? "A process cannot leave an MPI world: use shm, tcp or mixed, or "
+                                 "restart the job with --resume auto."
+                               : "Use shm, tcp or mixed.");
 }
 
 launch::WorkerRange worker_range(const ElasticSettings& settings, int workers,
                                  const ServerOptions& server) {
   if (server.backup > 0)
-    refuse(
-        "an elastic job cannot be combined with server.backup",
-        "Leave elastic.* out: with server.backup a step takes the gradients of a fixed number of "
-        "workers, and one that is lost is started again.");
+    refuse_elastic("an elastic job cannot be combined with server.backup",
+                   "Leave elastic.* out: with server.backup a step takes the gradients of a fixed "
+                   "number of workers, and one that is lost is started again.");
   if (settings.spares > 0)
-    refuse("elastic.spares cannot be combined with parallel.sync = \"server\"",
-           "Leave it out: a lost worker is started again, and nobody waits for it.");
+    refuse_elastic("elastic.spares cannot be combined with parallel.sync = \"server\"",
+                   "Leave it out: a lost worker is started again, and nobody waits for it.");
   const launch::WorkerRange range{.min = settings.min > 0 ? settings.min : workers,
                                   .max = settings.max > 0 ? settings.max : workers};
   if (workers < range.min || workers > range.max)
-    refuse(counted(workers, "worker") + ", but the job is to have " + std::to_string(range.min) +
-               " to " + std::to_string(range.max),
-           "Change --workers, or elastic.min and elastic.max.");
+    refuse_elastic(counted(workers, "worker") + ", but the job is to have " +
+                       std::to_string(range.min) + " to " + std::to_string(range.max),
+                   "Change --workers, or elastic.min and elastic.max.");
   return range;
 }
 
@@ -98,13 +97,13 @@ ElasticSettings elastic_of(const config::Config& config) {
                                  .spares = number("elastic.spares"),
                                  .restarts = number("elastic.restarts")};
   if (settings.min > 0 && settings.max > 0 && settings.min > settings.max)
-    refuse("elastic.min = " + std::to_string(settings.min) +
-               " is more than elastic.max = " + std::to_string(settings.max),
-           "Exchange them.");
+    refuse_elastic("elastic.min = " + std::to_string(settings.min) +
+                       " is more than elastic.max = " + std::to_string(settings.max),
+                   "Exchange them.");
   if (!settings.on() && config.integer("checkpoint.memory") > 0)
-    refuse("checkpoint.memory = " + std::to_string(config.integer("checkpoint.memory")) +
-               " in a job that is not elastic, where nobody would read the copies",
-           "Leave it out, or set elastic.min.");
+    refuse_elastic("checkpoint.memory = " + std::to_string(config.integer("checkpoint.memory")) +
+                       " in a job that is not elastic, where nobody would read the copies",
+                   "Leave it out, or set elastic.min.");
   return settings;
 }
 
@@ -120,9 +119,9 @@ RankChanges rank_changes(const ElasticSettings& settings, int ranks,
   if (parallel::is_served(strategy.sync) && strategy.server.alone())
     return {.together = {}, .alone = worker_range(settings, ranks, strategy.server)};
   if (settings.max == 0 && settings.min > ranks)
-    refuse("elastic.min = " + std::to_string(settings.min) + ", but the job has " +
-               counted(ranks, "rank"),
-           "Lower elastic.min, or start with more --ranks.");
+    refuse_elastic("elastic.min = " + std::to_string(settings.min) + ", but the job has " +
+                       counted(ranks, "rank"),
+                   "Lower elastic.min, or start with more --ranks.");
   const launch::ElasticOptions options{
       .min = settings.min > 0 ? settings.min : ranks,
       .max = settings.max > 0 ? settings.max : ranks,
@@ -133,9 +132,9 @@ RankChanges rank_changes(const ElasticSettings& settings, int ranks,
       .silence = launch::silence_of(job.timeout)};
   const launch::ElasticGroup checked(options, ranks);  // throws
   if (options.max / options.multiple > micro_batches)
-    refuse("elastic.max = " + std::to_string(options.max) + ", but a step has " +
-               counted(micro_batches, "micro-batch", "micro-batches"),
-           "Lower elastic.max or batch.micro: each rank computes at least one.");
+    refuse_elastic("elastic.max = " + std::to_string(options.max) + ", but a step has " +
+                       counted(micro_batches, "micro-batch", "micro-batches"),
+                   "Lower elastic.max or batch.micro: each rank computes at least one.");
   return {.together = options, .alone = {}};
 }
 

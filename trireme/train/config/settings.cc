@@ -1,5 +1,4 @@
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <span>
@@ -8,6 +7,8 @@
 #include <vector>
 
 #include "trireme/base/error.h"
+#include "trireme/base/parse_number.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/shortened.h"
 #include "trireme/memory/recompute.h"
 #include "trireme/plan/link.h"
@@ -24,10 +25,6 @@
 
 namespace trireme::inline v0::train {
 namespace {
-
-[[noreturn]] void refuse_settings(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "config", .advice = advice});
-}
 
 constexpr std::array kLossScaleKeys = {"train.loss_scale", "train.initial_loss_scale",
                                        "train.loss_scale_window"};
@@ -48,8 +45,9 @@ ServerOptions server_options_of(const config::Config& config) {
   const std::string& sync = config.text("parallel.sync");
   if (parallel::is_served(sync)) {
     if (config.text("comm.transport") == "sim")
-      refuse_settings("parallel.sync = \"server\" cannot be combined with comm.transport = \"sim\"",
-                      "Servers are processes: use another transport.");
+      refuse("config",
+             "parallel.sync = \"server\" cannot be combined with comm.transport = \"sim\"",
+             "Servers are processes: use another transport.");
     ps::check_replicas(static_cast<int>(config.integer("server.replicas")),
                        static_cast<int>(config.integer("server.count")));
     return {.staleness = config.integer("server.staleness"),
@@ -61,9 +59,10 @@ ServerOptions server_options_of(const config::Config& config) {
   for (const char* key : {"server.count", "server.replicas", "server.staleness", "server.backup",
                           "server.compensation", "server.prediction"})
     if (!is_default(config, key))
-      refuse_settings(std::string(key) + " = " + config::to_toml(config.value(key)) +
-                          " cannot be combined with parallel.sync = \"" + sync + "\"",
-                      "Leave it out, or use parallel.sync = \"server\".");
+      refuse("config",
+             std::string(key) + " = " + config::to_toml(config.value(key)) +
+                 " cannot be combined with parallel.sync = \"" + sync + "\"",
+             "Leave it out, or use parallel.sync = \"server\".");
   return {};
 }
 
@@ -78,19 +77,15 @@ LocalOptions local_options_of(const config::Config& config) {
 }
 
 [[noreturn]] void refuse_entry(const std::string& entry, const std::string& why) {
-  throw ConfigError("optimizer.groups: \"" + entry + "\" " + why,
-                    {.operation = "config",
-                     .advice = "Write match=PATTERN, and weight_decay=NUMBER, learning_rate=FACTOR "
-                               "or both."});
+  refuse("config", "optimizer.groups: \"" + entry + "\" " + why,
+         "Write match=PATTERN, and weight_decay=NUMBER, learning_rate=FACTOR or both.");
 }
 
 double number_of(const std::string& entry, const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
-      value < 0)
+  const auto value = parse_number<double>(text);
+  if (!value || !std::isfinite(*value) || *value < 0)
     refuse_entry(entry, "has \"" + shortened(text) + "\" instead of a number of at least 0");
-  return value;
+  return *value;
 }
 
 ParameterGroup group_of(const std::string& entry) {
@@ -203,10 +198,11 @@ std::optional<LossScaleOptions> loss_scale_of(const config::Config& config) {
                                       config.integer("train.loss_scale_window"));
   for (const char* key : kLossScaleKeys)
     if (!is_default(config, key))
-      refuse_settings(std::string(key) + " = " + shortened(config::to_toml(config.value(key))) +
-                          " cannot be combined with train.precision = \"" + precision +
-                          "\": gradients are scaled only in fp16",
-                      "Leave it out, or use fp16.");
+      refuse("config",
+             std::string(key) + " = " + shortened(config::to_toml(config.value(key))) +
+                 " cannot be combined with train.precision = \"" + precision +
+                 "\": gradients are scaled only in fp16",
+             "Leave it out, or use fp16.");
   return std::nullopt;
 }
 
@@ -293,20 +289,20 @@ CheckpointerOptions checkpoints_of(const config::Config& config, const std::stri
 
 void Settings::set_up_helpers(const config::Config& config) {
   if (config.integer("checkpoint.keep_best") > 0 && config.integer("train.validate_every") == 0)
-    refuse_settings("checkpoint.keep_best compares validations, and train.validate_every is 0",
-                    "Set train.validate_every, in steps.");
+    refuse("config", "checkpoint.keep_best compares validations, and train.validate_every is 0",
+           "Set train.validate_every, in steps.");
   const std::int64_t batch = config.integer("batch.global");
   if (strategy.noise_scale && batch <= config.integer("batch.micro")) {
-    refuse_settings("train.noise_scale compares micro-batches, and batch.global " +
-                        std::to_string(batch) + " is one of " +
-                        std::to_string(config.integer("batch.micro")),
-                    "Lower batch.micro.");
+    refuse("config",
+           "train.noise_scale compares micro-batches, and batch.global " + std::to_string(batch) +
+               " is one of " + std::to_string(config.integer("batch.micro")),
+           "Lower batch.micro.");
   }
   patience = config.integer("train.patience");
   min_improvement = config.number("train.min_improvement");
   if (patience > 0 && config.integer("train.validate_every") == 0) {
-    refuse_settings("train.patience counts validations, and train.validate_every is 0",
-                    "Set train.validate_every, in steps.");
+    refuse("config", "train.patience counts validations, and train.validate_every is 0",
+           "Set train.validate_every, in steps.");
   }
 }
 
@@ -346,10 +342,10 @@ Settings::Settings(const config::Config& config) {
   kernel_threads = static_cast<int>(integer("train.kernel_threads"));
   products = config.text("train.products");
   if (products != "fp32" && precision != "fp32")
-    refuse_settings("train.products = \"" + products +
-                        "\" cannot be combined with train.precision = \"" + precision +
-                        "\", which says what products are computed in",
-                    "Leave train.products out, or use fp32.");
+    refuse("config",
+           "train.products = \"" + products + "\" cannot be combined with train.precision = \"" +
+               precision + "\", which says what products are computed in",
+           "Leave train.products out, or use fp32.");
   kernel_table = config.text("train.kernel_table");
   sample_bytes = integer("train.sample_bytes");
   device = config.text("train.device");

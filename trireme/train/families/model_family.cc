@@ -3,18 +3,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/refuse.h"
 #include "trireme/models/server_embedding.h"
 #include "trireme/tensor/allocation.h"
 #include "trireme/train/families/registry.h"
 
 namespace trireme::inline v0::train {
 namespace {
-
-[[noreturn]] void refuse_family(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "register", .advice = advice});
-}
 
 Registry<ModelFamily>& families() {
   static Registry<ModelFamily> all("model", {gpt_family(), resnet18_family(), bert_family(),
@@ -25,11 +21,11 @@ Registry<ModelFamily>& families() {
 void check_uses(const ModelFamily& family) {
   const std::string whose = "the model \"" + family.name + "\" trains ";
   if (find_data(family.data) == nullptr)
-    refuse_family(whose + "on the data \"" + family.data + "\", which is not registered",
-                  "Use one of " + joined(data_names()) + ".");
+    refuse("register", whose + "on the data \"" + family.data + "\", which is not registered",
+           "Use one of " + joined(data_names()) + ".");
   if (find_loss(family.loss) == nullptr)
-    refuse_family(whose + "with the loss \"" + family.loss + "\", which is not registered",
-                  "Use one of " + joined(loss_names()) + ".");
+    refuse("register", whose + "with the loss \"" + family.loss + "\", which is not registered",
+           "Use one of " + joined(loss_names()) + ".");
 }
 
 std::string& chosen() {
@@ -45,8 +41,8 @@ void choose_default_model(std::string name) { chosen() = std::move(name); }
 void register_model(ModelFamily family) {
   for (const config::Key& key : family.keys)
     if (!key.name.starts_with("model.") || key.name == "model.name")
-      refuse_family("the model \"" + family.name + "\" cannot have the key " + key.name,
-                    "Call it model.SOMETHING, but not model.name.");
+      refuse("register", "the model \"" + family.name + "\" cannot have the key " + key.name,
+             "Call it model.SOMETHING, but not model.name.");
   check_uses(family);
   families().add(std::move(family));
 }
@@ -72,8 +68,8 @@ TrainingModel make_model(const config::Config& config) {
 
 Examples examples_of(std::shared_ptr<const Dataset> held_out) {
   if (held_out->size() < 1)
-    throw ConfigError("the data has no samples to validate on",
-                      {.operation = "data", .advice = "Let the source's validation() have some."});
+    refuse("data", "the data has no samples to validate on",
+           "Let the source's validation() have some.");
   return [held_out = std::move(held_out)](std::int64_t samples) {
     std::vector<std::int64_t> numbers;
     for (std::int64_t i = 0; i < samples; ++i) numbers.push_back(i % held_out->size());
@@ -89,11 +85,10 @@ void check_reads(const models::Blocks& blocks, const input::Fields& data) {
   for (const models::BlockSpec& spec : blocks.specs()) {
     for (const std::string& name : spec.reads) {
       if (given.contains(name)) continue;
-      throw ConfigError(
-          "block \"" + spec.name + "\" reads \"" + name +
-              "\", which no block before it writes and the data does not have",
-          {.operation = "model",
-           .advice = "Name a block before it, or a field of the data: " + joined(fields) + "."});
+      refuse("model",
+             "block \"" + spec.name + "\" reads \"" + name +
+                 "\", which no block before it writes and the data does not have",
+             "Name a block before it, or a field of the data: " + joined(fields) + ".");
     }
     given.insert(spec.writes);
   }

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "trireme/base/config/config.h"
-#include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/refuse.h"
 #include "trireme/train/families/own_parts.h"
 
 namespace trireme::inline v0 {
@@ -23,20 +23,19 @@ struct OwnValues::Values {
   std::uint64_t seed = 1;
   std::string precision;
 
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw ConfigError("the " + kind + " " + name + " " + what,
-                      {.operation = kind, .advice = "Its keys are " + joined(order) + "."});
+  [[noreturn]] void refuse_key(const std::string& what) const {
+    refuse(kind, "the " + kind + " " + name + " " + what, "Its keys are " + joined(order) + ".");
   }
 
   template <class T>
   const T& get(std::string_view key, config::Type type) const {
     const auto found = of_key.find(key);
     if (found == of_key.end())
-      refuse("reads a key \"" + std::string(key) + "\" that it does not have");
+      refuse_key("reads a key \"" + std::string(key) + "\" that it does not have");
     if (const T* value = std::get_if<T>(&found->second)) return *value;
-    refuse("reads its key \"" + std::string(key) + "\" as " + std::string(config::describe(type)) +
-           ", and it is " +
-           std::string(config::describe(static_cast<config::Type>(found->second.index()))));
+    refuse_key("reads its key \"" + std::string(key) + "\" as " +
+               std::string(config::describe(type)) + ", and it is " +
+               std::string(config::describe(static_cast<config::Type>(found->second.index()))));
   }
 };
 

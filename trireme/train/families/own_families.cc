@@ -2,18 +2,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/refuse.h"
 #include "trireme/train/families/model_family.h"
 #include "trireme/train/families/model_size.h"
 #include "trireme/train/families/module_precision.h"
 
 namespace trireme::inline v0::train {
 namespace {
-
-[[noreturn]] void refuse_registration(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "App", .advice = advice});
-}
 
 bool has(const std::vector<config::Key>& keys, const std::string& name) {
   return std::any_of(keys.begin(), keys.end(), [&](const auto& key) { return key.name == name; });
@@ -27,13 +23,11 @@ std::vector<config::Key> full_keys(const std::string& whose, const std::string& 
   for (const ModelKey& key : keys) {
     if (key.name.empty() || std::find(taken.begin(), taken.end(), key.name) != taken.end() ||
         key.name.find_first_of(". =\"") != std::string::npos)
-      refuse_registration(whose + " cannot have a key \"" + key.name + "\"",
-                          "Use one word without '.', '=' and '\"' that is not a built-in key (" +
-                              joined(taken, [&](const std::string& name) { return table + name; }) +
-                              ").");
+      refuse("App", whose + " cannot have a key \"" + key.name + "\"",
+             "Use one word without '.', '=' and '\"' that is not a built-in key (" +
+                 joined(taken, [&](const std::string& name) { return table + name; }) + ").");
     if (has(all, table + key.name))
-      refuse_registration(whose + " has two keys \"" + key.name + "\"",
-                          "Give each a name of its own.");
+      refuse("App", whose + " has two keys \"" + key.name + "\"", "Give each a name of its own.");
     all.push_back({.name = table + key.name,
                    .fallback = key.fallback,
                    .meaning = key.meaning,
@@ -57,8 +51,8 @@ std::vector<config::Key> model_keys(const std::string& name, const std::vector<M
   }
   for (const config::Key& key : all)
     if (key.name == "model.block" && key.type() != config::Type::Integer)
-      refuse_registration("the key \"block\" of the model " + name + " is not an integer",
-                          "It is the length of a sequence, in tokens.");
+      refuse("App", "the key \"block\" of the model " + name + " is not an integer",
+             "It is the length of a sequence, in tokens.");
   return all;
 }
 
@@ -68,12 +62,11 @@ void check_logits(const models::Value& value, const MicroBatch& micro) {
   const std::int64_t sequences = tokens.size(0), block = tokens.size(1);
   const std::vector<std::int64_t> wanted = {sequences, block, 256};
   if (value.size() == 1 && value[0].sizes() == wanted) return;
-  throw ConfigError("the model gives " + describe_shapes(value) + " for " +
-                        std::to_string(sequences) + " sequences of " + std::to_string(block) +
-                        " bytes",
-                    {.operation = "model",
-                     .advice = "Its last block must give logits [" + std::to_string(sequences) +
-                               ", " + std::to_string(block) + ", 256]: one for each byte value."});
+  refuse("model",
+         "the model gives " + describe_shapes(value) + " for " + std::to_string(sequences) +
+             " sequences of " + std::to_string(block) + " bytes",
+         "Its last block must give logits [" + std::to_string(sequences) + ", " +
+             std::to_string(block) + ", 256]: one for each byte value.");
 }
 
 // The loss for measuring figures; for text, it also checks the shape of the logits.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trireme/base/error.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/shell_word.h"
 #include "trireme/base/utf8.h"
 
@@ -15,10 +16,6 @@ namespace trireme::inline v0::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-[[noreturn]] void refuse_claim(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "run folder", .advice = advice});
-}
 
 [[noreturn]] void cannot_make(const std::string& path, const std::string& reason) {
   throw ResourceError("cannot make the run's folder " + path + ": " + reason,
@@ -40,9 +37,9 @@ void refuse_file_above(const fs::path& path) {
   for (fs::path above = path.parent_path(); !above.empty(); above = above.parent_path()) {
     if (fs::is_directory(above, error)) return;
     if (fs::exists(above, error))
-      refuse_claim(
-          above.string() + " is a file, so that no folder " + path.string() + " can be made",
-          "Give the path of a new folder.");
+      refuse("run folder",
+             above.string() + " is a file, so that no folder " + path.string() + " can be made",
+             "Give the path of a new folder.");
     if (above == above.parent_path()) return;
   }
 }
@@ -51,9 +48,9 @@ void refuse_file_above(const fs::path& path) {
 
 void check_printable(const char* what, const std::string& path) {
   if (is_utf8(path) && escaped(path) == path) return;
-  refuse_claim(
-      std::string(what) + " " + escaped(path) + " has a control character, or is not UTF-8",
-      "Give a path of printable characters.");
+  refuse("run folder",
+         std::string(what) + " " + escaped(path) + " has a control character, or is not UTF-8",
+         "Give a path of printable characters.");
 }
 
 RunClaim::RunClaim(RunRequest request)
@@ -64,12 +61,13 @@ RunClaim::RunClaim(RunRequest request)
   check_printable("--resume", request_.resume);
   const bool by_name = !request_.resume.empty() && request_.resume != "auto";
   if (by_name && !request_.out.empty() && request_.out != request_.resume)
-    refuse_claim("--resume " + request_.resume + " continues in that folder, so --out " +
-                     request_.out + " cannot hold it",
-                 "Leave out --out.");
+    refuse("run folder",
+           "--resume " + request_.resume + " continues in that folder, so --out " + request_.out +
+               " cannot hold it",
+           "Leave out --out.");
   if (request_.resume == "auto" && request_.out.empty())
-    refuse_claim("--resume auto needs --out DIR: the folder to continue in, or to start in",
-                 "Add --out DIR.");
+    refuse("run folder", "--resume auto needs --out DIR: the folder to continue in, or to start in",
+           "Add --out DIR.");
   folder_ = RunFolder(by_name ? request_.resume : request_.out);
   if (folder_.path().empty()) return;
   std::error_code error;
@@ -79,9 +77,9 @@ RunClaim::RunClaim(RunRequest request)
     return;
   }
   if (!fs::is_directory(folder_.path(), error))
-    refuse_claim(folder_.path() + " is a file, not a folder",
-                 by_name ? "Give the folder that `trireme train` printed, such as runs/gpt-nano."
-                         : "Give the path of a new folder.");
+    refuse("run folder", folder_.path() + " is a file, not a folder",
+           by_name ? "Give the folder that `trireme train` printed, such as runs/gpt-nano."
+                   : "Give the path of a new folder.");
   // A folder that another job has locked is refused with that job's name, whatever it holds so far.
   // A folder that is refused for its content gets no lock file.
   if (!observe::is_locked(folder_.path())) decide();
@@ -102,13 +100,14 @@ void RunClaim::decide() {
 void RunClaim::decide_out(RunState state) {
   const std::string& out = folder_.path();
   if (state == RunState::Run || state == RunState::Begun)
-    refuse_claim("--out " + out + " already holds a run",
-                 (state == RunState::Run ? "Continue it with --resume " + out
-                                         : "Begin it again with --resume auto --out " + out) +
-                     ", or give another --out.");
+    refuse("run folder", "--out " + out + " already holds a run",
+           (state == RunState::Run ? "Continue it with --resume " + out
+                                   : "Begin it again with --resume auto --out " + out) +
+               ", or give another --out.");
   if (state == RunState::Foreign)
-    refuse_claim("--out " + out + " is not empty: it holds " + escaped(folder_.foreign_name()),
-                 "Give the path of a new folder.");
+    refuse("run folder",
+           "--out " + out + " is not empty: it holds " + escaped(folder_.foreign_name()),
+           "Give the path of a new folder.");
 }
 
 void RunClaim::decide_resume(RunState state) {
@@ -116,15 +115,16 @@ void RunClaim::decide_resume(RunState state) {
   if (state == RunState::Run) return;
   if (request_.resume == "auto") {
     if (state == RunState::Foreign)
-      refuse_claim("--out " + path + " is not empty, and holds no run: it holds " +
-                       escaped(folder_.foreign_name()),
-                   "Give the path of a new folder, or of a run.");
+      refuse("run folder",
+             "--out " + path + " is not empty, and holds no run: it holds " +
+                 escaped(folder_.foreign_name()),
+             "Give the path of a new folder, or of a run.");
     return;  // a run without a checkpoint begins again in its own folder
   }
   RunFolder::existing(path);
-  refuse_claim(path + " holds no checkpoint to continue from",
-               "Start it again: trireme train " + shell_word(folder_.config()) + " --out " +
-                   shell_word(path) + " --resume auto");
+  refuse("run folder", path + " holds no checkpoint to continue from",
+         "Start it again: trireme train " + shell_word(folder_.config()) + " --out " +
+             shell_word(path) + " --resume auto");
 }
 
 void RunClaim::keep_checkpoints_at(const std::string& place) {
@@ -133,9 +133,10 @@ void RunClaim::keep_checkpoints_at(const std::string& place) {
     const std::string before = folder_.checkpoint();
     const std::string now = own ? folder_.own_checkpoint() : place;
     if (before != now && !(own && folder_.is_own_checkpoint(before)))
-      refuse_claim(folder_.path() + " has its checkpoints in " + before +
-                       ", and checkpoint.path names " + now,
-                   "Leave checkpoint.path as it is: a run's checkpoints stay in one place.");
+      refuse("run folder",
+             folder_.path() + " has its checkpoints in " + before + ", and checkpoint.path names " +
+                 now,
+             "Leave checkpoint.path as it is: a run's checkpoints stay in one place.");
     return;
   }
   if (own) return;
@@ -144,7 +145,8 @@ void RunClaim::keep_checkpoints_at(const std::string& place) {
   const std::int64_t step = placed_.newest_step();
   if (step == 0) return;
   if (request_.resume.empty())
-    refuse_claim(
+    refuse(
+        "run folder",
         "checkpoint.path " + place + " already holds a checkpoint, of step " + std::to_string(step),
         "Continue it with --resume auto --out DIR, or name another checkpoint.path.");
   from_elsewhere_ = true;
@@ -156,8 +158,8 @@ void RunClaim::make_folder() {
   lock();
   decide();  // another job may have used the folder meanwhile
   if (resumes_)
-    refuse_claim(folder_.path() + " was filled by another job while this one was starting",
-                 "Start this command again.");
+    refuse("run folder", folder_.path() + " was filled by another job while this one was starting",
+           "Start this command again.");
 }
 
 const RunFolder& RunClaim::take(const std::string& name) {

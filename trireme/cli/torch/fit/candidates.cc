@@ -6,8 +6,8 @@
 
 #include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/observe/machine.h"
 #include "trireme/sync/sync_plan.h"
 #include "trireme/train/plan/job_plan.h"

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "trireme/base/check.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/cli/command.h"
 #include "trireme/cli/files.h"
 #include "trireme/cli/launch/own_run.h"
-#include "trireme/cli/refuse.h"
 #include "trireme/cli/torch/fit/candidates.h"
 #include "trireme/cli/torch/fit/choice.h"
 #include "trireme/cli/torch/training_job.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trireme/base/parse_number.h"
-#include "trireme/cli/refuse.h"
+#include "trireme/base/refuse.h"
 #include "trireme/cli/show/drawing.h"
 #include "trireme/cli/torch/show/record_server.h"
 #include "trireme/cli/torch/show/served_layout.h"

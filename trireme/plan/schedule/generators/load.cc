@@ -1,7 +1,7 @@
 #include <utility>
 
-#include "trireme/base/error.h"
 #include "trireme/base/file.h"
+#include "trireme/base/refuse.h"
 #include "trireme/base/words.h"
 #include "trireme/plan/schedule/generators/schedules.h"
 
@@ -11,10 +11,6 @@ namespace {
 // In the order of a file, micro-batches may overtake one another. Links between stages distinguish
 // this many (pipeline/stage_link.cc).
 constexpr int kMostMicroBatchesOfFile = 2048;
-
-[[noreturn]] void refuse_file(const std::string& what, const std::string& advice) {
-  throw ConfigError(what, {.operation = "schedule", .advice = advice});
-}
 
 Schedule read(const std::string& path) {
   const std::string text =
@@ -68,25 +64,25 @@ Schedule load_schedule(const std::string& name, int ranks, int chunks, int micro
   std::vector<RankPeak> verified = verify(schedule, name);
   if (peaks != nullptr) *peaks = std::move(verified);
   if (const std::string why = is_file(name) ? why_not_trained(schedule) : ""; !why.empty())
-    refuse_file(
-        name + ": " + why,
-        "Write F, B, I and W alone; memory.recompute, memory.offload and parallel.sync say what "
-        "is in memory when.");
+    refuse("schedule", name + ": " + why,
+           "Write F, B, I and W alone; memory.recompute, memory.offload and parallel.sync say what "
+           "is in memory when.");
   if (schedule.ranks() != ranks)
-    refuse_file(name + " is for " + std::to_string(schedule.ranks()) +
-                    " ranks, and the pipeline has " + std::to_string(ranks),
-                "Set parallel.pipeline to the schedule's number of ranks.");
+    refuse("schedule",
+           name + " is for " + std::to_string(schedule.ranks()) + " ranks, and the pipeline has " +
+               std::to_string(ranks),
+           "Set parallel.pipeline to the schedule's number of ranks.");
   if (chunks > 0 && schedule.stages() != std::int64_t{ranks} * chunks)
-    refuse_file(name + " is for " + counted(schedule.stages(), "stage") +
-                    ", and parallel.chunks = " + std::to_string(chunks) + " on " +
-                    counted(ranks, "rank") + " means " +
-                    counted(std::int64_t{ranks} * chunks, "stage"),
-                "Leave parallel.chunks out: the file says which stages a rank holds.");
+    refuse("schedule",
+           name + " is for " + counted(schedule.stages(), "stage") +
+               ", and parallel.chunks = " + std::to_string(chunks) + " on " +
+               counted(ranks, "rank") + " means " + counted(std::int64_t{ranks} * chunks, "stage"),
+           "Leave parallel.chunks out: the file says which stages a rank holds.");
   if (microbatches > 0 && schedule.microbatches() != microbatches)
-    refuse_file(name + " has " + std::to_string(schedule.microbatches()) +
-                    " micro-batches, and a step of the pipeline has " +
-                    std::to_string(microbatches),
-                "Write the schedule for that many, or change batch.global or batch.micro.");
+    refuse("schedule",
+           name + " has " + std::to_string(schedule.microbatches()) +
+               " micro-batches, and a step of the pipeline has " + std::to_string(microbatches),
+           "Write the schedule for that many, or change batch.global or batch.micro.");
   return schedule;
 }
 

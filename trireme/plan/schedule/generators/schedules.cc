@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "trireme/base/error.h"
 #include "trireme/base/joined.h"
+#include "trireme/base/refuse.h"
 
 namespace trireme::inline v0::plan {
 
@@ -18,8 +18,9 @@ constexpr int kMostPasses = 4'000'000;  // (stage, micro-batch) pairs
 
 std::string text(int value) { return std::to_string(value); }
 
-[[noreturn]] void refuse(std::string_view name, const std::string& why, const std::string& advice) {
-  throw ConfigError(std::string(name) + ": " + why, {.operation = "schedule", .advice = advice});
+[[noreturn]] void refuse_named(std::string_view name, const std::string& why,
+                               const std::string& advice) {
+  refuse("schedule", std::string(name) + ": " + why, advice);
 }
 
 int default_ranks(const ScheduleEntry& entry, int stages) {
@@ -37,29 +38,29 @@ std::string one_with_chunks() {
 void check(const ScheduleEntry& entry, const ScheduleShape& shape) {
   if (shape.stages < 1 || shape.microbatches < 1 || shape.ranks < 1 ||
       shape.stages > kMostPasses / shape.microbatches) {
-    refuse(entry.name,
-           text(shape.stages) + " stages on " + text(shape.ranks) + " ranks, " +
-               text(shape.microbatches) + " micro-batches",
-           "Each is at least 1; stages x micro-batches go to " + text(kMostPasses) + ".");
+    refuse_named(entry.name,
+                 text(shape.stages) + " stages on " + text(shape.ranks) + " ranks, " +
+                     text(shape.microbatches) + " micro-batches",
+                 "Each is at least 1; stages x micro-batches go to " + text(kMostPasses) + ".");
   }
   const std::string there = text(shape.stages) + " stages on " + text(shape.ranks) +
                             (shape.ranks == 1 ? " rank" : " ranks");
   if (entry.chunks == Chunks::One && shape.stages != shape.ranks) {
-    refuse(entry.name, there + ", but a rank holds one stage",
-           "Use --ranks " + text(shape.stages) + ", or " + one_with_chunks() + ".");
+    refuse_named(entry.name, there + ", but a rank holds one stage",
+                 "Use --ranks " + text(shape.stages) + ", or " + one_with_chunks() + ".");
   }
   if (entry.chunks == Chunks::Two && shape.stages != 2 * shape.ranks) {
-    refuse(entry.name,
-           there + ", but a rank holds two stages: 2 x " + text(shape.ranks) + " = " +
-               text(2 * shape.ranks),
-           "Use --stages " + text(2 * shape.ranks) + " --ranks " + text(shape.ranks) + ".");
+    refuse_named(entry.name,
+                 there + ", but a rank holds two stages: 2 x " + text(shape.ranks) + " = " +
+                     text(2 * shape.ranks),
+                 "Use --stages " + text(2 * shape.ranks) + " --ranks " + text(shape.ranks) + ".");
   }
   if (shape.stages % shape.ranks != 0) {
-    refuse(entry.name,
-           there + ", but each rank holds as many: " + text(shape.stages) + " = " +
-               text(shape.ranks) + " x " + text(shape.stages / shape.ranks) + " + " +
-               text(shape.stages % shape.ranks),
-           "Use a number of ranks that divides the stages.");
+    refuse_named(entry.name,
+                 there + ", but each rank holds as many: " + text(shape.stages) + " = " +
+                     text(shape.ranks) + " x " + text(shape.stages / shape.ranks) + " + " +
+                     text(shape.stages % shape.ranks),
+                 "Use a number of ranks that divides the stages.");
   }
 }
 
@@ -91,9 +92,8 @@ std::span<const ScheduleEntry> schedules() {
 const ScheduleEntry& schedule_named(std::string_view name) {
   for (const ScheduleEntry& one : schedules())
     if (one.name == name) return one;
-  throw ConfigError("there is no schedule \"" + std::string(name) + "\"",
-                    {.operation = "schedule",
-                     .advice = "There are " + joined(schedules(), &ScheduleEntry::name) + "."});
+  refuse("schedule", "there is no schedule \"" + std::string(name) + "\"",
+         "There are " + joined(schedules(), &ScheduleEntry::name) + ".");
 }
 
 int most_activations(const ScheduleEntry& entry, const ScheduleShape& shape, int rank) {
