@@ -59,18 +59,16 @@ def stages_of_definition(text):
 
 def packages_with_dependencies(names):
     """Those and what they depend on, by the records of installed packages."""
+    records = output("dpkg-query", "-W", "-f=${Package}\t${Depends}, ${Pre-Depends}\n").splitlines()
+    depends = dict(record.split("\t") for record in records)
     found, todo = set(), list(names)
     while todo:
         name = todo.pop()
         if name in found:
             continue
         found.add(name)
-        depends = output("dpkg-query", "-W", "-f=${Depends}, ${Pre-Depends}", name)
-        for one in re.split(r"[,|]", depends):
-            word = one.split("(")[0].strip().split(":")[0]
-            if word and subprocess.run(["dpkg-query", "-W", word], check=False, stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.DEVNULL).returncode == 0:
-                todo.append(word)
+        words = [one.split("(")[0].strip().split(":")[0] for one in re.split(r"[,|]", depends[name])]
+        todo += [word for word in words if word in depends]
     return found
 
 
