@@ -70,7 +70,7 @@ def diff_faults(text, root):
 
 
 def link_faults(text, root):
-    links = re.findall(r"\]\(([^)#]+)\)", text)
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
     return [f"links to {link}, which is not there" for link in links
             if not link.startswith("http") and not (root / link).exists()]
 

@@ -39,7 +39,8 @@ class CheckReadme(unittest.TestCase):
             self.assertEqual(check_readme.diff_faults("nothing", root), ["no diff block"])
 
     def test_a_dead_link_is_named(self):
-        self.assertEqual(len(check_readme.link_faults("[a](docs/no.md) [b](https://x.y)", pathlib.Path("/"))), 1)
+        text = "[a](docs/no.md) [b](docs/no.md#part) [c](https://x.y) [d](#here)"
+        self.assertEqual(len(check_readme.link_faults(text, pathlib.Path("/"))), 2)
 
 
 if __name__ == "__main__":

@@ -82,8 +82,8 @@ void add_elastic_keys(config::Schema& schema) {
       {"checkpoint.memory", none,
        "In an elastic job whose ranks have parts of the state (" +
            joined(parallel::level_names(&parallel::shards_state)) +
-           "; pipeline, tensor and expert ranks): how many other ranks keep a copy in memory of "
-           "what a rank alone has, so that it survives the rank.",
+           "; pipeline, tensor and expert ranks; comm.compression): how many other ranks keep a "
+           "copy in memory of what a rank alone has, so that it survives the rank.",
        0, 64});
   schema.add({"checkpoint.memory_every", std::int64_t{1},
               "Steps between these copies: after a loss the job repeats at most this many.", 1,

@@ -80,6 +80,17 @@ std::function<void(const std::string&)> lines_to(std::FILE* stream) {
   };
 }
 
+// The spare device may be in use by other jobs.
+Device evaluators_device(const WorkerSpec& spec) {
+  if (spec.spare_device < 0) return {};
+  try {
+    return take_device(spec.device, spec.spare_device, 1);
+  } catch (const ConfigError& error) {
+    lines_to(stderr)(error.message() + "; checkpoints are evaluated on the CPU");
+    return {};
+  }
+}
+
 // As a process of the job `joined`. Null: the job is gone, and its checkpoints stay.
 void follow_job(const Job* joined, const Settings& settings, const WorkerSpec& spec) {
   JobOptions options = settings.job;
@@ -89,8 +100,7 @@ void follow_job(const Job* joined, const Settings& settings, const WorkerSpec& s
                                                                   : RealWaiter::make()),
           options, nullptr);
   const auto ended = [joined] { return joined == nullptr || joined->finished(); };
-  follow(own, settings, spec,
-         spec.spare_device < 0 ? Device() : take_device(spec.device, spec.spare_device, 1),
+  follow(own, settings, spec, evaluators_device(spec),
          {.ended = ended,
           .woken = ended,
           .say = lines_to(stderr),
@@ -144,7 +154,7 @@ int run_evaluator(int argc, char** argv, const WorkerSpec& spec) {
   const Settings settings = read_settings(spec);
   set_up_process(settings);
   JobOptions options = settings.job;
-  options.transport = "auto";  // it has no GPU
+  options.transport = "auto";  // it takes no part in collectives, so it needs no NCCL
   Job joined(argc, argv, options);
   follow_job(&joined, settings, spec);
   return 0;

@@ -54,7 +54,10 @@ Report::Report(const RunFiles& folder, ReportOptions options)
       stragglers_(options_.ranks) {
   if (options_.silent) return;
   events_.echo_to_stdout(options_.json);
-  if (options_.unwritten) events_.take_kept(std::exchange(*options_.unwritten, {}), options_.first);
+  std::deque<std::string> kept;
+  if (options_.unwritten) kept = std::exchange(*options_.unwritten, {});
+  history_ = observe::read_history(folder_.events(), kept);
+  events_.take_kept(std::move(kept), options_.first);
   const auto begin = [&](Output& output, const auto& open) {
     options_.goes_on ? attempt(output, open) : open();
   };
@@ -62,7 +65,6 @@ Report::Report(const RunFiles& folder, ReportOptions options)
     open_events();
     events_.write_kept();
   });
-  history_ = observe::read_history(folder_.events());
   // Those of steps that are done again are in the file if it could not be cut.
   const auto is_later = [&](const auto& point) { return point.first > double(options_.first); };
   std::erase_if(history_.training, is_later);
