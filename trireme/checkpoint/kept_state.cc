@@ -190,8 +190,9 @@ class Inventory {
   void move(const std::vector<Move>& moves, const KeptStep* kept) {
     std::vector<at::Tensor> memory;  // of `own_`, on the host
     for (const auto& [part, shard] : own_)
-      memory.push_back(is_filled_in_place(shard)
-                           ? shard.local
+      memory.push_back(is_filled_in_place(shard) ? shard.local
+                       : can_be_left_out(part + '/' + shard.name)
+                           ? shard.local.cpu().clone()  // stays if nobody has it
                            : at::empty_like(shard.local, at::Device(at::kCPU)));
     std::map<std::pair<std::size_t, std::int64_t>, at::Tensor> rows;  // by shard and beginning
     const auto memory_of = [&](const Interval& to) {

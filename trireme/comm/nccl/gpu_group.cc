@@ -193,6 +193,7 @@ bool GpuGroup::poll() {
     const std::shared_ptr<Lane> lane = lanes_[i];
     moved |= look_after(*lane, now);
   }
+  if (moved) waiter_->wake();  // Work::wait_on() asks whether a call is enqueued
   return moved;
 }
 

@@ -65,7 +65,9 @@ void stage(Operation& operation, Device device, std::shared_ptr<DeviceCopies> co
   blocks.replace(operation.in, operation.kind != OpKind::Broadcast || is_root, false);
   blocks.replace(operation.out, false, !is_root);
   staged->mark = staged->copies->fetch(device, staged->fetched);
-  if (staged->results.empty()) staged->last->set(staged->mark);
+  // A collective that gives this rank nothing still waits for the others, so that its end bounds
+  // how much memory is under way.
+  if (operation.is_message() && staged->results.empty()) staged->last->set(staged->mark);
 }
 
 StagedCalls::StagedCalls(Engine& engine)

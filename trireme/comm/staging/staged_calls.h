@@ -4,7 +4,8 @@
 //     progress context     when the copies have ended, the call begins like any on CPU memory;
 //                          when it has ended, its result is copied to the device;
 //                          when that copy has ended, the Work ends; Work::wait_on() needs only its
-//                          start, since the device's streams can wait for it
+//                          start, since streams can wait for it; a collective without a result for
+//                          this rank has no such copy
 //
 // Copies of later calls run meanwhile. A timer polls the device while calls wait for it. A failed
 // call keeps its buffers until the device no longer accesses them. stage() may be called from any

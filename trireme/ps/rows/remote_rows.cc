@@ -23,7 +23,7 @@ std::vector<SavedTable> RemoteRows::read() {
   for (int server = 0; server < own.servers(); ++server) {
     const Saved saved = own.read(server, /*with_rows=*/true);
     const SavedText text = SavedText::from_text(saved.text);
-    std::size_t at = own.model().bytes(server);
+    std::size_t at = own.settings().model.bytes(server);
     for (const SavedText::Array& array : text.arrays) at += array.bytes();
     servers.push_back(tables_in(text, std::span(saved.memory).subspan(at)));
   }

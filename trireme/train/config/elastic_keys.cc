@@ -61,7 +61,7 @@ void add_elastic_keys(config::Schema& schema) {
   const config::Value none = std::int64_t{0};
   schema.add({"elastic.min", none,
               "The job goes on with this many ranks if others are lost, and takes new ones up; 0 = "
-              "as many as at the start. Changes no bit.",
+              "as many as at the start. Changes no bit, unless comm.compression is lossy.",
               0, kMostRanks});
   schema.add({"elastic.max", none,
               "The most ranks of an elastic job (`trireme resize`); 0 = as many as at the start.",
@@ -78,13 +78,13 @@ void add_elastic_keys(config::Schema& schema) {
        "Where the coordinator, by which ranks meet, keeps its state: a folder, or "
        "etcd://HOST:2379/KEY. Then it is a process of its own, may be killed, and is started "
        "again. Empty: it is a part of the launcher."});
-  schema.add(
-      {"checkpoint.memory", none,
-       "In an elastic job whose ranks have parts of the state (" +
-           joined(parallel::level_names(&parallel::shards_state)) +
-           "; pipeline, tensor and expert ranks; comm.compression): how many other ranks keep a "
-           "copy in memory of what a rank alone has, so that it survives the rank.",
-       0, 64});
+  schema.add({"checkpoint.memory", none,
+              "In an elastic job whose ranks have parts of the state (" +
+                  joined(parallel::level_names(&parallel::shards_state)) +
+                  "; pipeline, tensor and expert ranks; what comm.compression has not sent): how "
+                  "many other ranks keep a "
+                  "copy in memory of what a rank alone has, so that it survives the rank.",
+              0, 64});
   schema.add({"checkpoint.memory_every", std::int64_t{1},
               "Steps between these copies: after a loss the job repeats at most this many.", 1,
               1e9});
