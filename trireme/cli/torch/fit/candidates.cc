@@ -142,8 +142,8 @@ std::vector<FitCandidate> fit_candidates(const config::Config& config,
                                          std::int64_t micro) {
   if (!can_fit(settings))
     refuse("fit",
-           "parallel.sync = \"" + settings.strategy.sync + "\" is none of the values that --fit " +
-               "chooses among (" + joined(parallel::level_names()) + ")",
+           "--fit chooses among " + joined(parallel::level_names()) + "; parallel.sync = \"" +
+               settings.strategy.sync + "\" is none of them",
            "Leave out --fit or parallel.sync.");
   train::Settings measured = settings;
   // The figures of a model without a formula are measured by running it, so measure only once.
