@@ -66,9 +66,17 @@ std::shared_ptr<Engine> Engine::group(std::vector<int> ranks, std::string name) 
   return engine;
 }
 
-// Waits for the device, which may still access buffers of broken calls.
+// Waits for the device: before leaving for what it has begun, since after Work::wait_on() only its
+// streams wait for that; then because it may still access buffers of broken calls.
 void Engine::close() noexcept {
   const bool own_device = facts.head && device;
+  try {
+    const auto idle = [this] {
+      return failure.broken() || (!(device && device->busy()) && !staged->delivering());
+    };
+    if (!idle()) waiter->wait_until(idle, waiter->now() + facts.options.timeout);
+  } catch (const std::exception&) {  // called in the progress context, which must not wait
+  }
   const auto left = std::make_shared<std::atomic<bool>>(false);
   waiter->run([engine = shared_from_this(), left] {
     engine->leave();
@@ -82,7 +90,7 @@ void Engine::close() noexcept {
       return *left && !staged->pending() && (!own_device || device->gone());
     };
     waiter->wait_until(gone, end);
-  } catch (const std::exception&) {  // called in the progress context, which must not wait
+  } catch (const std::exception&) {  // in the progress context
   }
 }
 

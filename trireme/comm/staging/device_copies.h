@@ -1,7 +1,7 @@
 // DeviceCopies: copies between a device's memory and the host's, in the order of the device's
 // streams. `tensor/devices/device.h` makes it for every device that LibTorch has.
 //
-// Any thread; a method never waits for the device.
+// Any thread. Only DeviceMark::wait_on() may wait for the device.
 #pragma once
 
 #include <cstddef>

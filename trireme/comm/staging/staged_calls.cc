@@ -106,6 +106,7 @@ void StagedCalls::deliver(const std::shared_ptr<Call>& call) {
     return call->end(engine_->failure.error());
   }
   delivered_.push_back(call);
+  delivering_ = true;
   watch();
 }
 
@@ -117,6 +118,7 @@ void StagedCalls::abandon(const Call& call) {
 
 void StagedCalls::fail(const std::exception_ptr& error) noexcept {
   std::vector<std::shared_ptr<Call>> open = std::exchange(delivered_, {});
+  delivering_ = false;
   for (const auto& call : std::exchange(waiting_, {}))
     if (call->operation.is_message()) open.push_back(call);  // the queue ends the others
   for (const auto& call : open) {
@@ -177,6 +179,7 @@ bool StagedCalls::end_delivered() {
   while (!delivered_.empty() && delivered_.front()->operation.staged->mark->reached()) {
     const std::shared_ptr<Call> call = delivered_.front();
     delivered_.erase(delivered_.begin());
+    delivering_ = !delivered_.empty();
     moved = true;
     call->end();
   }

@@ -9,7 +9,7 @@
 //
 // Copies of later calls run meanwhile. A timer polls the device while calls wait for it. A failed
 // call keeps its buffers until the device no longer accesses them. stage() may be called from any
-// thread, the rest in the progress context.
+// thread, the rest, but for delivering(), in the progress context.
 #pragma once
 
 #include <atomic>
@@ -74,6 +74,8 @@ class StagedCalls final : public ProgressSource, public std::enable_shared_from_
   void abandon(const Call& call);
   /// The engine broke: ends the calls that are not in its queue.
   void fail(const std::exception_ptr& error) noexcept;
+  /// True while results are copied to the device. Any thread.
+  bool delivering() const noexcept { return delivering_; }
   /// True if calls wait for the device.
   bool busy() const noexcept { return !waiting_.empty() || !delivered_.empty(); }
   /// Forgets the engine. pending() until the device no longer accesses any buffer; buffers that it
@@ -96,7 +98,7 @@ class StagedCalls final : public ProgressSource, public std::enable_shared_from_
   std::vector<std::shared_ptr<Call>> waiting_;    // for their fetched copies
   std::vector<std::shared_ptr<Call>> delivered_;  // for the copies of their results
   std::vector<std::shared_ptr<Staged>> abandoned_;
-  std::atomic<bool> pending_{false};
+  std::atomic<bool> pending_{false}, delivering_{false};
   TimePoint until_{};  // once detached: the end of that timeout
 };
 

@@ -204,6 +204,20 @@ TEST(StagedCalls, AResultThatFailsBehindAWaitingStreamBreaksTheGroup) {
   });
 }
 
+TEST(StagedCalls, AGroupThatStreamsWaitedForMayBeDestroyed) {
+  run_ranks(2, [](RankContext& rank) {
+    const auto copies = std::make_shared<LateCopies>();
+    rank.world->stage_through(copies);
+    std::vector<float> values(1000, 1);
+    {
+      const auto group = rank.world->split(0, rank.rank);
+      group->all_reduce(on_device(values), ReduceOp::Sum).wait_on({});
+    }
+    EXPECT_EQ(values, std::vector<float>(1000, 2));
+    rank.world->barrier().wait();
+  });
+}
+
 // Nothing of it comes to the host.
 TEST(StagedCalls, OneRanksCollectivesStayOnTheDevice) {
   run_ranks(1, [](RankContext& rank) {
