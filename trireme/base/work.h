@@ -30,9 +30,9 @@ class [[nodiscard]] Work {
   /// Blocks until done, within the job's timeout. Rethrows the operation's error.
   void wait() const { wait(Deadline::job()); }
   void wait(Deadline deadline) const;
-  /// For devices: later work on `stream` waits for this Work. The host waits only until the
-  /// operation is enqueued (all ranks have called it). A failure after that breaks the
-  /// communicator, whose next call throws it. On the CPU this is wait().
+  /// For devices: later work on `stream` finds this rank's result. The host waits only until that is
+  /// enqueued: over NCCL until all ranks have made the call, else until the last copy has started. A
+  /// later failure breaks the communicator, whose next call throws it. On the CPU this is wait().
   void wait_on(Stream stream) const;
   /// Runs `next` after success, in the progress context (for a default Work at once, on this
   /// thread); it must not block. The returned Work completes when `next` has returned, or fails

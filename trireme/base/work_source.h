@@ -39,9 +39,9 @@ class WorkOwner {
 class DeviceSide {
  public:
   virtual ~DeviceSide() = default;
-  /// True once all of the operation is enqueued on the device; only then can a stream wait for it.
+  /// True once the device's last part of the operation is enqueued; only then can a stream wait.
   virtual bool enqueued() const noexcept = 0;
-  /// Later work on `stream` starts after this operation has ended. Call it only after enqueued().
+  /// Later work on `stream` starts after that part. Call it only after enqueued().
   virtual void wait_on(Stream stream) = 0;
 };
 

@@ -30,7 +30,7 @@ struct NamedShard {
   std::function<void(const at::Tensor& saved)> load = {};
   /// Training does not change the tensor, so a checkpoint may keep the previous checkpoint's file.
   bool frozen = false;
-  /// Loading leaves it as it is if the checkpoint has no such tensor (copies in memory have all).
+  /// Loading leaves it as it is if the checkpoint lacks it. Copies in memory lack no such tensor.
   bool optional = false;
   /// The tensor has a row (of the first dim) for each rank, and this is this rank's. If the saved
   /// one has another number of rows, rank r of n gets the sum of rows r, r + n, ..., or zeros.
