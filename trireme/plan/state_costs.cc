@@ -121,13 +121,14 @@ std::string after_a_loss(const TrainingPlan& plan) {
            back + " (checkpoint.memory = 1 keeps those of both)";
   }
   if (plan.state_costs.generations == 0 && plan.state_costs.sole == plan.state_costs.unsent)
-    return others + "what a rank has not sent of its gradients (comm.compression) may be lost" +
+    return others +
+           "what a rank has not sent of its gradients (comm.compression) may be lost "
+           "(checkpoint.memory = 1 keeps a copy in memory)" +
            (in_parts(job)
                 ? "; if it is lost in the moment of an update, in which the others' parts "
                   "may be of two steps, the job" +
                       back
-                : "") +
-           " (checkpoint.memory = 1 keeps a copy in memory)";
+                : "");
   if (plan.state_costs.generations > 0)
     return others + "its part of the state comes from the memory of " +
            of_other_ranks(plan.state_costs.holders) + ", and " + repeated +
