@@ -8,6 +8,7 @@
 #include <string>
 
 #include "trireme/base/error.h"
+#include "trireme/train/config/worker_spec.h"
 
 namespace trireme::train::device_test {
 namespace {
@@ -55,6 +56,12 @@ TEST(Device, OneThatNoRankTakesIsSpare) {
   }
   EXPECT_EQ(choose_device("auto", four, 5, 1).spare, -1);  // they train on the CPU
   EXPECT_EQ(choose_device("cpu", four, 1, 1).spare, -1);
+}
+
+TEST(Device, ASpareOneIsTheStartersHosts) {
+  const WorkerSpec spec{.folder = "run", .device = "cuda", .spare_device = 2};
+  EXPECT_EQ(WorkerSpec::from_text(spec.to_text()).spare_device, 2);
+  EXPECT_EQ(spec.elsewhere().spare_device, -1);
 }
 
 TEST(Device, MoreRanksThanDevicesAreRefusedWithTheArithmetic) {
